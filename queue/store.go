@@ -147,6 +147,9 @@ type Reader interface {
 	// most limit of them, in the order in which they were stored.
 	Events(ctx context.Context, id job.ID, after int64, limit int) ([]StoredEvent, error)
 
+	// LastEvents returns the last n events of a job, in the order in which they were stored.
+	LastEvents(ctx context.Context, id job.ID, n int) ([]StoredEvent, error)
+
 	// Batches returns the batches, the newest first; with a source, only those
 	// that came from it.
 	Batches(ctx context.Context, source string) ([]Batch, error)

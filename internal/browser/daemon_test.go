@@ -58,7 +58,10 @@ func newDaemon(t *testing.T, node string) *daemon {
 	d.config = obj{
 		"api":         obj{"listen": freeAddress(t)},
 		"concurrency": obj{"max": 8},
-		"workers":     obj{"puppet": obj{"adapter": "exec", "command": []string{node, puppet}}},
+		"workers": obj{
+			"puppet": obj{"adapter": "exec", "command": []string{node, puppet}},
+			"chat":   obj{"adapter": "exec", "command": []string{filepath.Join(programs, "chat")}},
+		},
 		"stop":        obj{"interrupt": "500ms", "terminate": "500ms", "kill": "10s"},
 		"retry":       obj{"base": "50ms", "max": "200ms"},
 	}

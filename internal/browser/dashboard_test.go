@@ -16,7 +16,8 @@ func TestDashboard(t *testing.T) {
 	}
 	for _, name := range []string{
 		"link", "logout", "submit", "jobFile", "approve", "reject", "cancel", "requeue", "pause", "nodes", "overview", "followLog", "jobList",
-		"diff", "steps", "workflow", "meanwhile", "pipelines", "inbox", "agents", "timeline", "readOnly", "reconnect",
+		"diff", "steps", "workflow", "meanwhile", "pipelines", "inbox", "agents", "timeline", "readOnly",
+		"questions", "words", "tell", "resend", "followUp", "comments", "notify", "longTalk", "brokenStream", "reader", "reconnect",
 	} {
 		t.Run(name, func(t *testing.T) { b.play(t, d, name, nil) })
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/agentsched/agentsched/internal/testrun"
 )
 
-// programs is the folder that TestMain has built the two programs into.
+// programs is the folder that TestMain has built the two programs, and a worker that converses, into.
 var programs string
 
 func TestMain(m *testing.M) {
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "browser-bin-")
 	if err == nil {
 		programs = dir
-		cmd := exec.Command("go", "build", "-o", dir+"/", "./cmd/scheduler", "./cmd/agentcore")
+		cmd := exec.Command("go", "build", "-o", dir+"/", "./cmd/scheduler", "./cmd/agentcore", "./examples/workers/chat")
 		cmd.Dir = root
 		var out []byte
 		if out, err = cmd.CombinedOutput(); err != nil {

@@ -231,7 +231,7 @@ func (w *fixed) exchanges() []exchange {
 		get("/healthz"), get("/readyz"), get("/openapi.json"), get("/"), get("/assets/app.js"), get("/login"), get("/metrics"), get("/v1/me"),
 		get("/v1/jobs"), get("/v1/jobs?limit=2&newest=true&status=pending"), get("/v1/jobs?state=none&q="),
 		get(one), get("/v1/jobs/review"), get("/v1/jobs/deploy"), get("/v1/jobs/none"),
-		get(one + "/events"), get(one + "/events?after=2&limit=1"), get(one + "/steps"), get(one + "/attempts/1/artifacts/patch"), get(one + "/attempts/1/artifacts/stdout"),
+		get(one + "/events"), get(one + "/events?after=2&limit=1"), get(one + "/events?last=1"), get(one + "/steps"), get(one + "/attempts/1/artifacts/patch"), get(one + "/attempts/1/artifacts/stdout"),
 		get("/v1/overview"), get("/v1/status"), get("/v1/tenants"), get("/v1/workers"), get("/v1/triggers"),
 		get("/v1/timeline?since=1999-12-31T23:00:00Z&until=2000-01-01T01:00:00Z"), get("/v1/timeline?since=2001-01-01T00:00:00Z&until=2000-01-01T00:00:00Z"),
 		get("/v1/workflows"), get("/v1/workflows/" + batch), get("/v1/pipelines"), get("/v1/pipelines/line/events"), get("/v1/approvals"), get("/v1/dead-letters"), get("/v1/dead-letters?class=NONE"), get("/v1/dead-letters/" + string(fixedID(2))), get("/v1/dead-letters/nobody"), get("/v1/dead-letters/" + string(fixedID(1))), get("/v1/replays/" + string(fixedID(1))), get("/v1/replays/" + batch), get("/v1/replays/nobody"),

@@ -26,7 +26,7 @@ func (j jobs) routes(r *router) {
 		about: "List jobs, page by page.\nnext of an answer is the cursor of the next page. total is counted on the first page only; it is -1 on others."}, j.list)
 	get(r, route{id: "get-job", method: "GET", path: "/v1/jobs/{job}", role: read, answered: fromStore, tag: "jobs", about: "Return a job and its attempts."}, ofJob(j.entries, j.get))
 	get(r, route{id: "list-events", method: "GET", path: "/v1/jobs/{job}/events", role: read, answered: fromStore, tag: "jobs",
-		about: "List the events of a job after a cursor."}, j.events)
+		about: "List the events of a job after a cursor, or its last ones."}, j.events)
 	get(r, route{id: "list-steps", method: "GET", path: "/v1/jobs/{job}/steps", role: read, answered: fromStore, tag: "jobs",
 		about: "List the durable steps of a job, and which attempts reused their stored results."}, ofJob(j.entries, j.steps))
 	get(r, route{id: "get-replay", method: "GET", path: "/v1/replays/{ref}", role: read, answered: fromStore, tag: "jobs",
@@ -84,6 +84,7 @@ func (j jobs) get(ctx context.Context, e *queue.Entry) (api.JobDetail, error) {
 type eventsQuery struct {
 	jobPath
 	after
+	Last int `query:"last" minimum:"1" maximum:"1000" doc:"only so many, the last of all; it replaces after and limit"`
 }
 
 func (j jobs) events(ctx context.Context, in *eventsQuery) (api.Events, error) {
@@ -91,7 +92,12 @@ func (j jobs) events(ctx context.Context, in *eventsQuery) (api.Events, error) {
 	if err != nil {
 		return api.Events{}, err
 	}
-	events, err := j.entries.store.Events(ctx, e.ID, in.After, in.Limit)
+	var events []queue.StoredEvent
+	if in.Last > 0 {
+		events, err = j.entries.store.LastEvents(ctx, e.ID, in.Last)
+	} else {
+		events, err = j.entries.store.Events(ctx, e.ID, in.After, in.Limit)
+	}
 	return api.Events{Events: EventsOf(events)}, err
 }
 

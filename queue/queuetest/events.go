@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -67,6 +68,12 @@ func eventsCursor(e *env) {
 	}
 	if len(seen) != n {
 		e.Fatalf("read %d events by pages, want %d", len(seen), n)
+	}
+	for _, want := range []int{1, 7, n, 2 * n} {
+		last, err := e.store.LastEvents(e.ctx, a, want)
+		if all := e.events(a, 0, 2*n); err != nil || !reflect.DeepEqual(last, all[max(0, n-want):]) {
+			e.Errorf("the last %d events are %s (%v), want the end of %s", want, show(last), err, show(all))
+		}
 	}
 	e.apply(queue.Append{Events: []job.Event{event(a, 2, 1)}})
 	if tail := e.events(a, after, 7); len(tail) != 1 || tail[0].Attempt != 2 {

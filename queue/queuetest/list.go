@@ -179,7 +179,8 @@ func unknownIDs(e *env) {
 	_, err := e.store.Get(e.ctx, "nobody")
 	_, err2 := e.store.Attempts(e.ctx, "nobody")
 	_, err3 := e.store.Events(e.ctx, "nobody", 0, 5)
-	for what, err := range map[string]error{"get": err, "attempts": err2, "events": err3} {
+	_, err4 := e.store.LastEvents(e.ctx, "nobody", 5)
+	for what, err := range map[string]error{"get": err, "attempts": err2, "events": err3, "last events": err4} {
 		if !errors.Is(err, queue.ErrNotFound) {
 			e.Errorf("%s: got error %v, want %v", what, err, queue.ErrNotFound)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/agentsched/agentsched/job"
@@ -233,6 +234,18 @@ func (s *Store) Attempts(ctx context.Context, id job.ID) ([]job.Attempt, error) 
 
 // Events implements queue.Store. A limit below 1 means 1000.
 func (s *Store) Events(ctx context.Context, id job.ID, after int64, limit int) ([]queue.StoredEvent, error) {
+	return s.events(ctx, id, ` AND cursor > ? ORDER BY cursor LIMIT ?`, after, limitOf(limit))
+}
+
+// LastEvents implements queue.Store.
+func (s *Store) LastEvents(ctx context.Context, id job.ID, n int) ([]queue.StoredEvent, error) {
+	list, err := s.events(ctx, id, ` ORDER BY cursor DESC LIMIT ?`, n)
+	slices.Reverse(list)
+	return list, err
+}
+
+// events reads events of a job.
+func (s *Store) events(ctx context.Context, id job.ID, which string, args ...any) ([]queue.StoredEvent, error) {
 	return read(ctx, s, "events of job "+string(id), func(d *db) ([]queue.StoredEvent, error) {
 		entry, _, err := d.entry(id)
 		if err != nil {
@@ -244,7 +257,7 @@ func (s *Store) Events(ctx context.Context, id job.ID, after int64, limit int) (
 				err = decode(body, &e.Event)
 			}
 			return e, err
-		}, `SELECT cursor, body FROM events INDEXED BY events_entry WHERE entry = ? AND cursor > ? ORDER BY cursor LIMIT ?`, entry, after, limitOf(limit))
+		}, `SELECT cursor, body FROM events INDEXED BY events_entry WHERE entry = ?`+which, append([]any{entry}, args...)...)
 	})
 }
 

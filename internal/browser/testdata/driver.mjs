@@ -12,6 +12,7 @@
 //   at(testid)      a locator; text(locator, words) waits until it has them; none(locator) until it is not seen
 //   cli(…args)      runs a scheduler command and returns its standard output
 //   submit(jobs, more)  submits a job file, returns the jobs by their names; puppet(name, acts, more) is one job
+//   chat(name, script, more)  is a job of the worker that converses (examples/workers/chat)
 //   file(name)      a path that a puppet may wait for; release(path) makes the file
 //   ask(what)       of the test: kill, start (the daemon)
 //   afterwards(f)   is done in the end, also after a failure
@@ -33,11 +34,12 @@ import * as hostile from './hostile.mjs';
 import * as live from './live.mjs';
 import * as looks from './looks.mjs';
 import * as many from './many.mjs';
+import * as talk from './talk.mjs';
 import * as views from './views.mjs';
 
 const require = createRequire(join(process.env.BROWSER_MODULES, 'driver.js'));
 const {chromium} = require('playwright-core');
-const scripts = {...actions, ...live, ...views, ...hostile, ...many, ...looks};
+const scripts = {...actions, ...live, ...views, ...hostile, ...many, ...looks, ...talk};
 const PATIENCE = Number(process.env.BROWSER_PATIENCE || 60000); // ms that anything may take
 
 const say = (line) => process.stdout.write(JSON.stringify(line) + '\n');
@@ -132,6 +134,15 @@ async function play({play: name, world, args}) {
       worker: 'puppet',
       workspace: {path: world.repo},
       instructions: JSON.stringify(acts) + '\n',
+      ...more,
+    }),
+    chat: (id, script, more = {}) => ({
+      id,
+      worker: 'chat',
+      workspace: {isolation: 'none'},
+      capabilities: ['read', 'edit'],
+      ask: {for: ['commands', 'writes', 'words'], wait: '10m'},
+      instructions: script.join('\n') + '\n',
       ...more,
     }),
     submit: async (jobs, {tenant = 'tests', ...more} = {}) => {

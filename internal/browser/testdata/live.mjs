@@ -73,8 +73,8 @@ export async function followLog({page, step, login, go, at, text, submit, puppet
     const was = await at('job-clock').textContent();
     await page.waitForFunction((text) => document.querySelector('[data-testid="job-clock"]').textContent !== text, was);
   });
-  await step('what was asked comes first, its ids last and folded', async () => {
-    const order = ['job-state', 'instructions', 'usage', 'log', 'attempts', 'ids'];
+  await step('the conversation comes first, with what was asked in it; ids are at the side and folded', async () => {
+    const order = ['job-state', 'log', 'instructions', 'say', 'usage', 'ids', 'attempts'];
     const there = await page.evaluate((all) => [...document.querySelectorAll('[data-testid]')].map((e) => e.dataset.testid).filter((id) => all.includes(id)), order);
     assert.deepEqual(there, order);
     assert.equal(await page.getByText(talker.id).isVisible(), false);

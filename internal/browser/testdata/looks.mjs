@@ -9,7 +9,7 @@ const DESK = {width: 1280, height: 900},
   PHONE = {width: 360, height: 740};
 
 // furnish makes something for each page to show, and returns their addresses.
-async function furnish({submit, puppet, ended, file, cli, job}) {
+async function furnish({submit, puppet, chat, ended, file, cli, job}) {
   const word = (n) => ({line: {type: 'text', text: n}});
   const work = [
     word('I look at the login form first.'),
@@ -42,12 +42,27 @@ async function furnish({submit, puppet, ended, file, cli, job}) {
       {tenant: 'shop', agents},
     )),
   };
+  const {talk} = await submit(
+    [
+      chat('limit-uploads', [
+        'say I read the upload handler first: a file is written before its size is known. I would bound it while it is read, and answer 413 beyond a limit. Which one?',
+        'wait',
+        'write upload/limit.go package upload',
+        'say The limit is in place. Its migration is not run yet.',
+        'ask run psql -f migrations/014_limit.sql',
+      ]),
+      chat('pick', ['say Both parsers pass the tests.', 'choose keep-both the-new-one the-old-one']),
+    ],
+    {tenant: 'website'},
+  ).then((all) => ({talk: all['limit-uploads']}));
+  await cli('tell', talk.id, 'Ten megabytes, please. And answer in JSON, as the other handlers do.');
   const {jobs: stages, pipelines} = stagesOf(['one', 'two', 'bad']);
   await submit(stages, {pipelines, tenant: 'shop'});
   await ended(jobs['fix-login'].id, jobs.tidy.id, jobs.plan.id);
   await cli('nodes', 'cordon', 'spare', '--why', 'a new kernel');
   await cli('evaluate', jobs['fix-login'].id, '--quality', '0.9', '--by', 'anna', '-m', 'small and right');
   for (let n = 0; n < 200 && (await job(jobs.contract.id)).job.held !== 'approval'; n++);
+  for (let n = 0; n < 400 && JSON.parse(await cli('approvals', 'ls', '--json')).questions?.length !== 2; n++);
   return {
     overview: '/',
     keys: '/',
@@ -55,6 +70,8 @@ async function furnish({submit, puppet, ended, file, cli, job}) {
     job: '/jobs/' + jobs['fix-login'].id,
     'job-running': '/jobs/' + jobs['long-one'].id,
     'job-approval': '/jobs/' + jobs.contract.id,
+    'job-talk': '/jobs/' + talk.id,
+    'job-comments': '/jobs/' + jobs.contract.id,
     approvals: '/approvals',
     letters: '/dead-letters',
     workflows: '/workflows',
@@ -80,7 +97,19 @@ export async function looks(t) {
   const {open, step, login, go, shot, modules, figure} = t;
   const axe = readFileSync(modules.resolve('axe-core/axe.min.js'), 'utf8');
   const pages = await step('furnish', () => furnish(t));
-  const acts = {keys: (page) => page.keyboard.press('?')};
+  const acts = {
+    keys: (page) => page.keyboard.press('?'),
+    'job-comments': async (page) => {
+      if (await page.getByTestId('say-comment').count()) return;
+      const at = (id) => page.getByTestId(id);
+      await at('line-comment').first().evaluate((el) => el.click());
+      await at('comment-text').fill('Say which shop: there are two.');
+      await at('comment-add').click();
+      await at('line-comment').nth(1).evaluate((el) => el.click());
+      await at('comment-text').fill('And name the login page.');
+      await at('say-text').fill('Nearly there, two remarks:');
+    },
+  };
   const wrong = [];
   const counts = {};
   for (const [look, options] of Object.entries({

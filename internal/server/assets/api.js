@@ -170,14 +170,14 @@ export class Held extends Listeners {
 // in Last-Event-ID where it was. It is read with fetch instead of EventSource,
 // because that tells neither that the session has ended (401) nor that the line has
 // been silent for too long, and gives up after some errors. While nobody looks at the
-// tab it lets go of the connection.
+// tab it lets go of the connection, unless awake() says that it is to stay.
 //
 //   const stream = new Stream('/v1/stream');
 //   const off = stream.on('job', (data, id) => {…});  // data is parsed JSON
 //   stream.on('state', (state) => {…});               // connecting, live, reconnecting, paused, closed
 //   stream.close();
 export class Stream extends Listeners {
-  constructor(route, {lastId = ''} = {}) {
+  constructor(route, {lastId = '', awake = () => false} = {}) {
     super();
     this.route = route;
     this.lastId = lastId;
@@ -190,7 +190,7 @@ export class Stream extends Listeners {
       'visibilitychange',
       () => {
         clearTimeout(this.hidden);
-        if (document.hidden) this.hidden = setTimeout(() => this.pause(), HIDDEN);
+        if (document.hidden) this.hidden = setTimeout(() => awake() || this.pause(), HIDDEN);
         else this.resume();
       },
       {signal},

@@ -49,18 +49,20 @@
 // <html data-connection="live|reconnecting|paused|closed" data-page="overview|jobs|…"
 // data-ready="true|false"> (ready: the page has mounted). data-testid:
 //
-//   shell      nav, nav-NAME, connection, keys, theme, toast, page, page-error, unauthorized, upgraded,
+//   shell      nav, nav-NAME, connection, notify, keys, theme, toast, page, page-error, unauthorized, upgraded,
 //              role, sign-out, approvals-count, letters-count
 //   dialog     dialog-pause|cancel-job|approve|reject|checkpoint|cordon|drain|keys; in each dialog-confirm, dialog-cancel (closes it),
 //              dialog-problem, field-NAME
-//   overview   pause, running, running-now, queued, approval, dead-letters, ended, waiting, throughput, cost, budgets, tenants, cores, circuits, isolations, resume, alerts
+//   overview   pause, needs, needs-none, approval-item, approve, reject, last-line, running, running-now, queued, approval, dead-letters, ended, waiting, throughput, cost, budgets, tenants, cores, circuits, isolations, resume, alerts
 //   jobs       search, filter-status-all|STATE, filter-tenant, filter-worker, filter-letters, order, jobs,
 //              job-row (data-key is the id), new-jobs, total
 //   job        job-state, job-clock, why, ids, action-cancel|retry|approve|reject|checkpoint, attempts, steps, log, log-event
-//              (data-kind), log-follow, log-older, log-filter, diff, diff-file, artifacts, usage, evaluations, instructions
+//              (data-kind), log-follow, log-older, log-filter, diff, diff-file, artifacts, usage, evaluations, instructions, answer;
+//              message (data-message is its id); those of talk.js, questions.js and comments.js
 //   submit     tab-one, tab-file, submit-form, submit, form-problem, problem-NAME
 
 import {api, path, Held, Stream, setOnUnauthorized} from './api.js';
+import {Attention} from './attention.js';
 import {h, icon, replace, tick, failed, count, showKeys, visible} from './dom.js';
 import * as overview from './pages/overview.js';
 import * as jobs from './pages/jobs.js';
@@ -96,7 +98,7 @@ const updates = ['job', 'core', 'circuit', 'escalation', 'signal', 'gap']; // wh
 
 const CONNECT = 2000; // ms that the first page waits for the stream
 
-const app = {me: null, stream: null, current: null, version: ''};
+const app = {me: null, stream: null, current: null, version: '', attention: new Attention()};
 
 // ---- Routes ----
 
@@ -251,16 +253,14 @@ function context(found, life) {
       this.query = Object.fromEntries(new URLSearchParams(q));
       history.replaceState(null, '', '#' + found.place + (q ? '?' + q : ''));
     },
-    setTitle: (text) => {
-      document.title = visible(text) + ' \u00b7 scheduler';
-    },
+    setTitle: (text) => app.attention.title(text),
     onquery: null,
   };
 }
 
 function mark(name, title) {
   root.dataset.page = name;
-  document.title = visible(title || name) + ' \u00b7 scheduler';
+  app.attention.title(title || name);
   for (const a of document.querySelectorAll('#nav a')) {
     if (a.dataset.nav === name) a.setAttribute('aria-current', 'page');
     else a.removeAttribute('aria-current');
@@ -311,6 +311,7 @@ function shell() {
         )
       : null,
   );
+  document.getElementById('keys').before(app.attention.button());
   document.getElementById('keys').addEventListener('click', showKeys);
   document.getElementById('theme').addEventListener('click', cycleTheme);
   document.getElementById('menu').addEventListener('click', () => setMenu(document.body.dataset.menu !== 'open'));
@@ -373,17 +374,19 @@ function showConnection(state) {
   document.getElementById('away').hidden = state !== 'reconnecting';
 }
 
-// counts shows in the navigation what waits for a person, and offers to load the page
-// anew once the daemon is of another version than the page.
+// counts shows in the navigation and the title what waits for a person, and offers to load the
+// page anew once the daemon is of another version than the page.
 async function counts() {
-  let o;
+  let o, questions;
   try {
     o = await api.get('/v1/overview');
+    questions = (await api.get('/v1/questions')).questions || [];
   } catch {
     return; // the connection's state tells of it
   }
+  app.attention.show(questions, o.census?.approval || 0);
   for (const [id, n, what] of [
-    ['approvals-count', o.census?.approval, 'waiting'],
+    ['approvals-count', app.attention.count, 'waiting'],
     ['letters-count', o.census?.dead_letters, 'dead letters'],
   ]) {
     const el = document.getElementById(id);
@@ -423,6 +426,7 @@ function unauthorized() {
 async function signOut() {
   try {
     await api.post('/logout');
+    sessionStorage.clear(); // what was written and not sent
   } catch (error) {
     failed(error, 'You are still signed in');
     return;
@@ -443,7 +447,7 @@ async function start() {
     }
   }
   shell();
-  app.stream = new Stream('/v1/stream');
+  app.stream = new Stream('/v1/stream', {awake: () => app.attention.on});
   showConnection(app.stream.state);
   let lost = false;
   const live = new Promise((resolve) => {
@@ -461,7 +465,7 @@ async function start() {
     told = 0;
   const countNow = () => {
     counting = null;
-    if (!document.hidden) counts();
+    if (!document.hidden || app.attention.on) counts();
     if (performance.now() - told < RECOUNT) counting = setTimeout(countNow, RECOUNT); // what was counted may be older than that
   };
   const recount = () => {

@@ -124,9 +124,23 @@ function unquote(text) {
   return new TextDecoder().decode(new Uint8Array(bytes));
 }
 
+// changeView returns an element that shows what a single change would do: a patch, or its lines alone, each with its sign.
+export function changeView(text) {
+  if (parse(text).length) return diffView(text);
+  const f = {from: '', to: 'what would change', hunks: [{head: '', lines: []}]};
+  for (const line of text.replace(/\n$/, '').split('\n')) {
+    const sign = line[0] === '+' || line[0] === '-' ? line[0] : ' ';
+    f.hunks[0].lines.push({sign, text: sign === ' ' ? line : line.slice(1), old: 0, new: 0});
+  }
+  const box = h('div', {class: 'diff-lines', tabindex: '0', role: 'group', 'aria-label': 'What it would change'});
+  lines(box, f);
+  return box;
+}
+
 // diffView returns an element that shows a patch; cut says that the text is only the
-// beginning of it, and whole is a link to all of it.
-export function diffView(text, {cut = false, whole} = {}) {
+// beginning of it, and whole is a link to all of it. With comments (comments.js) each
+// line can be commented on.
+export function diffView(text, {cut = false, whole, comments} = {}) {
   const files = parse(text);
   if (!files.length)
     return h(
@@ -142,7 +156,7 @@ export function diffView(text, {cut = false, whole} = {}) {
   for (const f of files) {
     const open = !f.binary && f.lines <= FOLD && f.lines <= room;
     if (open) room -= f.lines;
-    shown.push(fileView(f, open));
+    shown.push(fileView(f, open, comments));
   }
   append(
     all,
@@ -198,7 +212,7 @@ function counts(added, removed) {
   );
 }
 
-function fileView(f, open) {
+function fileView(f, open, comments) {
   const body = h('div', {class: 'diff-lines', tabindex: '0', role: 'group', 'aria-label': 'Changes of ' + title(f)});
   let drawn = false;
   const draw = () => {
@@ -207,7 +221,7 @@ function fileView(f, open) {
     if (f.binary) replace(body, h('p', {class: 'diff-note'}, 'A binary file, which is not shown.'));
     else if (!f.hunks.length)
       replace(body, h('p', {class: 'diff-note'}, f.mode ? 'New mode: ' + f.mode + '.' : 'The content is unchanged.'));
-    else lines(body, f);
+    else lines(body, f, comments);
   };
   const el = h(
     'details',
@@ -237,40 +251,37 @@ const kinds = {'+': 'add', '-': 'del', ' ': 'same', '\\': 'same'};
 const spoken = {'+': 'added: ', '-': 'removed: '};
 
 // lines draws the lines of a file, a piece at a time.
-function lines(box, f) {
+function lines(box, f, comments) {
   const body = h('tbody');
-  const rows = f.hunks.flatMap((hunk) => [{hunk: hunk.head}, ...hunk.lines]);
+  const rows = f.hunks.flatMap((hunk) => [...(hunk.head ? [{hunk: hunk.head}] : []), ...hunk.lines]);
+  const says = comments?.of(f, body);
   let at = 0;
   const more = h('button', {type: 'button', class: 'link diff-note', onclick: piece});
   function piece() {
-    append(
-      body,
-      rows
-        .slice(at, at + PIECE)
-        .map((l) =>
-          l.hunk
-            ? h(
-                'tr',
-                {class: 'hunk'},
-                h('td', {class: 'ln'}),
-                h('td', {class: 'ln'}),
-                h('td', {class: 'sign'}),
-                h('td', {class: 'code'}, visible(l.hunk)),
-              )
-            : h(
-                'tr',
-                {class: kinds[l.sign]},
-                h('td', {class: 'ln', 'data-n': l.old || ''}),
-                h('td', {class: 'ln', 'data-n': l.new || ''}),
-                h('td', {class: 'sign', 'aria-hidden': 'true'}, l.sign === '-' ? '\u2212' : l.sign.trim()),
-                h('td', {class: 'code'}, spoken[l.sign] ? h('span', {class: 'sr-only'}, spoken[l.sign]) : null, visible(l.text)),
-              ),
-        ),
-    );
+    for (const l of rows.slice(at, at + PIECE)) {
+      const row = l.hunk ? headRow(l.hunk) : lineRow(l);
+      body.append(row);
+      if (says && (l.old || l.new)) says.add(row, l);
+    }
     at += PIECE;
     more.hidden = at >= rows.length;
     more.textContent = 'Show ' + plural(Math.min(PIECE, rows.length - at), 'more line');
   }
   replace(box, h('table', {'aria-label': 'Changed lines'}, body), more);
   piece();
+}
+
+function headRow(head) {
+  return h('tr', {class: 'hunk'}, h('td', {class: 'ln'}), h('td', {class: 'ln'}), h('td', {class: 'sign'}), h('td', {class: 'code'}, visible(head)));
+}
+
+function lineRow(l) {
+  return h(
+    'tr',
+    {class: kinds[l.sign]},
+    h('td', {class: 'ln', 'data-n': l.old || ''}),
+    h('td', {class: 'ln', 'data-n': l.new || ''}),
+    h('td', {class: 'sign', 'aria-hidden': 'true'}, l.sign === '-' ? '\u2212' : l.sign.trim()),
+    h('td', {class: 'code'}, spoken[l.sign] ? h('span', {class: 'sr-only'}, spoken[l.sign]) : null, visible(l.text)),
+  );
 }

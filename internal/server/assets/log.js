@@ -1,28 +1,36 @@
-// The log of a job as it goes: what the agent says, runs and changes. The document
-// holds the latest events only; older ones are fetched again when they are asked for.
+// The log of a job as it goes, between what it was asked and what it answers: what the
+// agent says, runs and changes, what it is told and what it asks. The document holds
+// the latest events only; older ones are fetched again when they are asked for.
 
-import {h, append, badge, clockTime, visible, duration, tokens, tokensOf, money, plural, count, failed, setText} from './dom.js';
+import {h, append, plural, count, failed, setText} from './dom.js';
+import {lineOf, setState} from './lines.js';
 
 const CHUNK = 250; // events that come and go together
 const KEPT = 8; // chunks in the document: 2,000 events
-const LONG = 4000; // characters of a text that is shown unfolded
 const NEAR = 40; // pixels from the end that count as at the end
 
 // Log is a box of events:
 //
 //   const log = new Log({older: (after, limit) => events});  // a promise of a list
-//   log.add(event);   // a stored event; they come in the order of their cursors
-//   log.el            // the element
-//   log.stop()        // nothing more comes
+//   log.add(event);         // a stored event; they come in the order of their cursors
+//   log.setMessages(list);  // what was said to the job, and what became of it
+//   log.el                  // the element; log.head and log.tail are its first and last parts, for others to fill
+//   log.stop()              // nothing more comes
+//
+// between, if given, is called with the number of an attempt that another one follows, and
+// returns what stands between the two.
 export class Log {
-  constructor({older}) {
+  constructor({older, between}) {
     this.older = older;
+    this.between = between;
+    this.states = new Map(); // of messages, by their ids
     this.calls = new Map(); // of commands and tools that began: their parts
     this.waiting = []; // events that the next frame draws
     this.gone = []; // chunks that were taken out, the oldest first: the cursor before each
     this.chunk = null;
     this.last = 0; // cursor of the latest event
     this.attempt = 0;
+    this.asking = false; // the last state was that the run waits for a person
     this.unseen = 0;
     this.following = true;
     this.top = this.height = 0;
@@ -31,12 +39,14 @@ export class Log {
       role: 'log',
       'aria-live': 'off',
       tabindex: '0',
-      'aria-label': 'Log of the job',
+      'aria-label': 'Conversation with the agent',
       'data-testid': 'log',
       'data-show': 'main',
       onscroll: () => this.scrolled(),
     });
-    this.empty = h('p', {class: 'log-end'}, 'No events yet.');
+    this.head = h('div', {class: 'log-head'});
+    this.tail = h('div', {class: 'log-tail'});
+    this.empty = h('p', {class: 'log-end'}, 'Nothing has happened yet.');
     this.earlier = h(
       'button',
       {type: 'button', class: 'log-older', hidden: true, 'data-testid': 'log-older', onclick: () => this.fetchOlder()},
@@ -47,12 +57,12 @@ export class Log {
       {type: 'button', class: 'log-follow primary', hidden: true, 'data-testid': 'log-follow', onclick: () => this.follow()},
       'Go to the end',
     );
-    append(this.box, this.earlier, this.empty);
+    append(this.box, this.head, this.earlier, this.empty, this.tail);
     this.el = h('div', {class: 'log-box'}, this.box, this.jump);
     this.size = new ResizeObserver(() => {
       if (this.following) this.toEnd();
     });
-    this.size.observe(this.box);
+    for (const part of [this.box, this.head, this.tail]) this.size.observe(part);
     this.filter = h(
       'select',
       {
@@ -97,6 +107,18 @@ export class Log {
     });
   }
 
+  // setMessages shows what became of messages, also of those that are not drawn yet.
+  setMessages(list) {
+    this.states = new Map(list.map((m) => [m.id, m]));
+    for (const bubble of this.box.querySelectorAll('[data-message]')) this.mark(bubble);
+  }
+
+  // mark shows what became of the message of a line, if this attempt was the last that was given it.
+  mark(bubble) {
+    const m = this.states.get(bubble.dataset.message);
+    if (m && m.state !== 'queued' && m.attempt === Number(bubble.dataset.attempt)) setState(bubble, m.state);
+  }
+
   stop() {
     this.size.disconnect();
     cancelAnimationFrame(this.frame);
@@ -135,7 +157,7 @@ export class Log {
 
   open() {
     this.chunk = {el: h('div', {class: 'log-chunk'}), after: this.before ?? 0, n: 0};
-    this.box.append(this.chunk.el);
+    this.tail.before(this.chunk.el);
     (this.chunks ??= []).push(this.chunk);
   }
 
@@ -166,13 +188,11 @@ export class Log {
       this.gone.pop();
       this.following = false;
       const chunk = {el: h('div', {class: 'log-chunk'}), after: c.after, n: 0};
-      const attempt = this.attempt,
-        calls = this.calls;
+      const {attempt, asking, calls} = this;
       this.attempt = 0;
       this.calls = new Map();
       for (const e of events) this.put(e, chunk);
-      this.attempt = attempt;
-      this.calls = calls;
+      Object.assign(this, {attempt, asking, calls});
       const height = this.box.scrollHeight,
         top = this.box.scrollTop;
       this.chunks.unshift(chunk);
@@ -231,8 +251,15 @@ export class Log {
   put(e, chunk) {
     chunk.n++;
     if (e.attempt && e.attempt !== this.attempt) {
+      const before = this.attempt;
       this.attempt = e.attempt;
-      append(chunk.el, h('p', {class: 'log-end'}, 'Attempt ' + e.attempt));
+      append(chunk.el, before ? this.between?.(before) : null, e.attempt > 1 || before ? h('p', {class: 'log-end'}, 'Attempt ' + e.attempt) : null);
+    }
+    if (e.kind === 'state') {
+      // A question says that the run waits, and its answer that it goes on.
+      const waited = this.asking;
+      this.asking = e.state === 'waiting_approval';
+      if (this.asking || (waited && e.state === 'running')) return;
     }
     if (e.dropped)
       append(chunk.el, h('p', {class: 'log-end ev-gap'}, plural(e.dropped, 'event') + ' dropped here for lack of room on the wire'));
@@ -246,135 +273,8 @@ export class Log {
     const line = lineOf(e);
     if (!line) return;
     append(chunk.el, line.el);
+    for (const bubble of line.el.querySelectorAll('[data-message]')) this.mark(bubble);
     if (key && line.end && e.exit_code === undefined) this.calls.set(key, line);
     if (this.calls.size > 1000) this.calls.delete(this.calls.keys().next().value);
   }
-}
-
-function row(e, ...body) {
-  return h(
-    'div',
-    {class: 'ev', 'data-kind': e.kind, 'data-testid': 'log-event'},
-    h('span', {class: 'at num', title: e.time}, clockTime(e.time)),
-    h('div', {class: 'ev-body'}, body),
-  );
-}
-
-// lineOf returns an event's element, and of a call that may end later the function
-// that adds its end.
-function lineOf(e) {
-  switch (e.kind) {
-    case 'command':
-    case 'tool':
-      return call(e);
-    case 'file':
-      return {
-        el: row(
-          e,
-          h('span', {class: e.change === 'deleted' ? 'minus' : 'plus'}, visible(e.change || 'changed')),
-          ' ',
-          h('bdi', null, visible(e.path)),
-          outcome(e),
-        ),
-      };
-    case 'usage':
-      return {el: row(e, 'used ' + tokens(tokensOf(e.usage)) + ' tokens' + (e.usage?.cost_usd ? ', ' + money(e.usage.cost_usd) : ''))};
-    case 'state':
-      return {el: row(e, visible(String(e.state || '').replaceAll('_', ' ')), e.text ? ': ' + visible(e.text) : null)};
-    case 'session':
-      return {el: row(e, 'session ' + visible(e.session))};
-    case 'step':
-      return e.step || e.text || e.kept
-        ? {
-            el: row(
-              e,
-              'step ',
-              h('strong', null, visible(e.step)),
-              e.kept ? [' ', badge(e.kept, {label: kept[e.kept]})] : null,
-              e.text ? ' ' + visible(e.text) : null,
-            ),
-          }
-        : null;
-    case 'text':
-      return {el: row(e, long(e.text), cut(e))};
-    default:
-      return e.text ? {el: row(e, e.kind === 'log' ? null : h('strong', null, visible(e.kind) + ' '), long(e.text), cut(e))} : null;
-  }
-}
-
-const kept = {fresh: 'computed', store: 'from the store', refused: 'not stored'};
-
-function cut(e) {
-  return e.truncated ? h('span', {class: 'code'}, plural(e.truncated, 'byte') + ' left out') : null;
-}
-
-// long folds a long text.
-function long(text) {
-  if (!text || text.length <= LONG) return visible(text);
-  return [
-    visible(text.slice(0, LONG)),
-    folded('\u2026 and ' + count(text.length - LONG) + ' characters more', () => visible(text.slice(LONG))),
-  ];
-}
-
-// folded returns a <details> whose content is made when it is first opened.
-function folded(summary, content) {
-  const el = h(
-    'details',
-    {
-      ontoggle: () => {
-        if (el.open && el.children.length === 1) el.append(h('pre', {tabindex: '0'}, content()));
-      },
-    },
-    h('summary', {class: 'ev-title'}, summary),
-  );
-  return el;
-}
-
-function outcome(e) {
-  const bad = e.exit_code !== undefined && e.exit_code !== 0;
-  return [
-    e.exit_code === undefined || (e.exit_code === 0 && e.kind !== 'command')
-      ? null
-      : h('span', {class: ['code', bad && 'bad']}, 'exit ' + e.exit_code),
-    e.ms ? h('span', {class: 'code'}, duration(e.ms)) : null,
-  ];
-}
-
-// call is the line of a command or tool: its title, and folded what was given to it and
-// what it said.
-function call(e) {
-  const state = {start: e, end: null};
-  const el = row(e);
-  const body = el.lastElementChild;
-  const draw = () => {
-    const last = state.end || state.start;
-    const command = last.command || state.start.command || '';
-    const name = last.tool || state.start.tool || '';
-    const title = e.kind === 'command' ? '$ ' + (command || name) : name || command || 'tool';
-    const head = title.split('\n', 1)[0].slice(0, 400);
-    const parts = [head === title ? '' : title, state.end && state.start.text !== state.end.text ? state.start.text : '', last.text].filter(
-      Boolean,
-    );
-    const path = last.path || state.start.path;
-    const summary = [
-      h('span', {class: 'ev-title'}, visible(head), head === title ? null : ' \u2026'),
-      path ? [' ', h('bdi', null, visible(path))] : null,
-      outcome(last),
-      cut(last),
-    ];
-    const open = body.querySelector('details')?.open;
-    const content = parts.length ? folded(summary, () => visible(parts.join('\n\n'))) : h('span', null, summary);
-    body.replaceChildren(content);
-    if (open) content.open = true;
-    if (last.exit_code !== undefined && last.exit_code !== 0) el.setAttribute('data-bad', '');
-  };
-  draw();
-  return {
-    el,
-    end(later) {
-      state.end = later;
-      draw();
-    },
-  };
 }

@@ -150,6 +150,8 @@ const icons = {
   exit: 'M6 2H3v12h3M10 4l4 4-4 4M14 8H6',
   menu: 'M2 4h12M2 8h12M2 12h12',
   close: 'M4 4l8 8M12 4l-8 8',
+  stop: 'M4 4h8v8H4z',
+  bell: 'M4 11V7a4 4 0 0 1 8 0v4l1 1.5H3zM7 14.5h2',
   more: 'M6 3l5 5-5 5',
 };
 export function icon(name) {

@@ -3,6 +3,7 @@
 import {h, replace, refresh, panel, table, badge, bar, visible, timeOf, zero, bytes, plural, failed} from './dom.js';
 import {path} from './api.js';
 import {diffView} from './diff.js';
+import {hears} from './talk.js';
 
 const PATCH = 4 << 20; // bytes of a patch that are shown
 
@@ -98,7 +99,7 @@ async function patchPanel(ctx, state, parts) {
       panel(
         'Changes',
         {note: visible(a.outcome.diff_stat || ''), actions: [which, raw]},
-        diffView(text, {cut, whole: raw.cloneNode(true)}),
+        diffView(text, {cut, whole: raw.cloneNode(true), comments: ctx.can('operate') && hears(job) ? state.comments : null}),
       ),
     );
   } catch (error) {
@@ -106,6 +107,33 @@ async function patchPanel(ctx, state, parts) {
     state.drawn.patch = '';
     replace(parts.patch, panel('Changes', null, h('p', {class: 'field-problem'}, visible(error.detail || error.message))));
   }
+}
+
+// changesOf returns what an attempt that another one follows has changed, folded: it is fetched when somebody opens it.
+export function changesOf(ctx, state, attempt) {
+  const body = h('div', {class: 'muted'}, 'Reading the changes\u2026');
+  const el = h(
+    'details',
+    {
+      class: 'log-changes',
+      'data-testid': 'log-changes',
+      ontoggle: async () => {
+        if (!el.open || el.dataset.read) return;
+        el.dataset.read = 'true';
+        try {
+          const {text, cut} = await ctx.api.text(artifactAddress(state.job, attempt, 'patch'), {signal: ctx.signal, max: PATCH});
+          body.classList.remove('muted');
+          replace(body, diffView(text, {cut}));
+        } catch (error) {
+          delete el.dataset.read;
+          replace(body, error.status === 404 ? 'It changed nothing.' : visible(error.detail || error.message));
+        }
+      },
+    },
+    h('summary', null, `What attempt ${attempt} changed`),
+    body,
+  );
+  return el;
 }
 
 function stepsPanel(list) {

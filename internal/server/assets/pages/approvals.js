@@ -1,9 +1,10 @@
-// Approvals: what waits for a person, and the answer to it.
+// Approvals: what waits for a person, questions of agents and works, and the answer to it.
 //
 // data-testid: approvals, approval (data-key is the job's id), approve, reject, approval-answer, approval-diff, approvals-empty,
 // approvals-left
 
 import {approve, reject} from '../actions.js';
+import {Questions} from '../questions.js';
 import {ago, badge, count, firstLine, h, jobLink, link, plural, replace, setText, shortId, timeOf, visible, zero} from '../dom.js';
 
 const MOST_AT_ONCE = 4; // jobs whose details are fetched at the same time
@@ -17,7 +18,7 @@ export const page = {
     await inbox.load();
     replace(root, inbox.parts());
     const again = ctx.soon(1000, () => inbox.load().catch(() => {}));
-    for (const kind of ['job', 'gap']) ctx.stream.on(kind, again);
+    for (const kind of ['job', 'signal', 'gap']) ctx.stream.on(kind, again);
     ctx.every(1000, () => inbox.tick());
     document.addEventListener('keydown', (event) => inbox.keys(event), {signal: ctx.signal});
   },
@@ -29,6 +30,7 @@ class Inbox {
     this.cards = new Map(); // id of the job → its card
     this.left = h('p', {class: 'muted', role: 'status', 'data-testid': 'approvals-left'});
     this.list = h('div', {class: 'inbox', 'data-testid': 'approvals'});
+    this.questions = new Questions(ctx, {answered: () => this.load().catch(() => {})});
     this.queue = []; // cards whose details are still to be fetched
     this.fetching = 0;
   }
@@ -53,12 +55,17 @@ class Inbox {
             ' open the job',
           )
         : h('p', {class: 'notice tone-idle'}, `You may only read. An answer needs the role operate; yours is ${this.ctx.me.role}.`),
+      this.questions.el,
       this.list,
     ];
   }
 
   async load() {
-    const {jobs} = await this.ctx.api.get('/v1/approvals', {signal: this.ctx.signal});
+    const [{jobs}, {questions}] = await Promise.all(
+      ['/v1/approvals', '/v1/questions'].map((route) => this.ctx.api.get(route, {signal: this.ctx.signal})),
+    );
+    this.questions.show(questions || []);
+    const asked = questions?.length || 0;
     const waiting = (jobs || []).filter((e) => e.approval);
     const ids = new Set(waiting.map((e) => e.id));
     const focused = [...this.cards.values()].findIndex((c) => c.element.contains(document.activeElement));
@@ -78,12 +85,12 @@ class Inbox {
       this.queue.push(card);
     }
     this.list.querySelector('.empty')?.remove();
-    if (!this.cards.size) {
+    if (!this.cards.size && !asked) {
       this.list.append(
-        h('p', {class: 'empty', 'data-testid': 'approvals-empty'}, 'No job waits for approval. New ones appear here.'),
+        h('p', {class: 'empty', 'data-testid': 'approvals-empty'}, 'Nothing waits for you. What does appears here.'),
       );
     }
-    setText(this.left, this.cards.size ? `${count(this.cards.size)} waiting` : '');
+    setText(this.left, this.cards.size + asked ? `${count(this.cards.size + asked)} waiting` : '');
     if (focused >= 0 && !this.list.contains(document.activeElement)) this.focus(Math.min(focused, this.cards.size - 1));
     this.tick();
     this.fetch();

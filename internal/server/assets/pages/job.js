@@ -1,12 +1,11 @@
-// One job: how it stands, its attempts, its log as it goes, what it changed and cost,
-// and what can be done about it.
+// One job, as a conversation: what it was asked, what the agent says and does, what it asks and is told, what it changed and
+// answers, and a box to write in; facts and ids at the side, attempts and what is left of them below.
 
 import {
   h,
   replace,
   refresh,
   panel,
-  table,
   facts,
   badge,
   stateOf,
@@ -19,7 +18,6 @@ import {
   ago,
   setText,
   clockTime,
-  duration,
   zero,
   money,
   cost,
@@ -31,8 +29,12 @@ import {
 } from '../dom.js';
 import {Stream, path} from '../api.js';
 import {cancel, retry, approve, reject, checkpoint} from '../actions.js';
+import {attemptsPanel, choice, stretch} from '../attempts.js';
+import {Comments} from '../comments.js';
 import {Log} from '../log.js';
-import {artifactsPanel, drawResults} from '../results.js';
+import {Questions} from '../questions.js';
+import {artifactsPanel, changesOf, drawResults} from '../results.js';
+import {Talk} from '../talk.js';
 
 export const page = {
   title: 'Job',
@@ -40,16 +42,22 @@ export const page = {
   nav: 'jobs',
   async mount(root, ctx) {
     const id = ctx.params.job;
-    const state = {job: null, attempts: [], used: new Map(), drawn: {}};
+    const state = {job: null, attempts: [], messages: [], used: new Map(), drawn: {}, comments: new Comments()};
     const parts = Object.fromEntries(
-      ['head', 'why', 'words', 'facts', 'log', 'patch', 'attempts', 'steps', 'evaluations', 'artifacts', 'ids'].map((name) => [name, h('div')]),
+      ['head', 'why', 'facts', 'log', 'patch', 'attempts', 'steps', 'evaluations', 'artifacts', 'ids'].map((name) => [name, h('div')]),
     );
 
     async function load() {
-      const answer = await ctx.api.get(path`/v1/jobs/${id}`, {signal: ctx.signal});
+      const get = (more) => ctx.api.get(path`/v1/jobs/${id}` + more, {signal: ctx.signal});
+      const [answer, messages, questions] = await Promise.all([get(''), get('/messages'), get('/questions')]);
       state.job = answer.job;
       state.attempts = answer.attempts || [];
+      state.messages = messages.messages || [];
       draw(ctx, state, parts, again);
+      log.setMessages(state.messages);
+      drawEnds(state, log);
+      talk.show(state.job, state.messages);
+      asked.show((questions.questions || []).filter((q) => q.state === 'open'));
       drawResults(ctx, state, parts);
     }
     const again = ctx.soon(700, () =>
@@ -57,9 +65,17 @@ export const page = {
         if (error.status) failed(error);
       }),
     );
+    const log = new Log({
+      older: async (after, limit) =>
+        (await ctx.api.get(path`/v1/jobs/${id}/events`, {query: {after, limit}, signal: ctx.signal})).events || [],
+      between: (attempt) => changesOf(ctx, state, attempt),
+    });
+    const talk = new Talk(ctx, id, state.comments, again);
+    const asked = new Questions(ctx, {alone: true, answered: again});
     await load();
-    const job = state.job;
-    ctx.setTitle(job.spec?.id || shortId(id));
+    ctx.setTitle(state.job.spec?.id || shortId(id));
+    const heard = h('span', {class: 'muted num', 'data-testid': 'log-heard'});
+    replace(parts.log, panel('Conversation', {actions: [heard, ...log.controls]}, log.el));
     replace(
       root,
       h(
@@ -74,22 +90,17 @@ export const page = {
         parts.head,
         parts.why,
       ),
-      parts.words,
-      parts.facts,
-      parts.log,
-      parts.patch,
+      h(
+        'div',
+        {class: 'job-body'},
+        h('div', {class: 'job-talk'}, parts.log, asked.el, parts.patch, talk.el),
+        h('div', {class: 'job-side'}, parts.facts, parts.ids),
+      ),
       parts.attempts,
       h('div', {class: 'grid job-more'}, h('div', {class: 'half'}, parts.steps), h('div', {class: 'half'}, parts.evaluations)),
       parts.artifacts,
-      parts.ids,
     );
 
-    const log = new Log({
-      older: async (after, limit) =>
-        (await ctx.api.get(path`/v1/jobs/${id}/events`, {query: {after, limit}, signal: ctx.signal})).events || [],
-    });
-    const heard = h('span', {class: 'muted num', 'data-testid': 'log-heard'});
-    replace(parts.log, panel('Log', {actions: [heard, ...log.controls]}, log.el));
     ctx.every(1000, () => {
       const runs = state.job.state === 'dispatched';
       setText(heard, runs && state.heard ? 'last event ' + ago(state.heard) : '');
@@ -104,18 +115,28 @@ export const page = {
         add(state.used, e);
         retold();
       }
-      if (e.kind === 'state') again();
+      if (e.kind === 'text' && e.text) state.said = e.text;
+      if (e.kind === 'message') talk.heard(e);
+      if (['state', 'question', 'answer', 'message'].includes(e.kind)) again();
     });
-    stream.on('job', again);
+    const caughtUp = () => {
+      state.caught = true; // all that was said so far is here: it comes before the job
+      again();
+    };
+    stream.on('job', caughtUp);
     stream.on('end', () => {
       stream.close();
-      again();
+      caughtUp();
     });
-    stream.on('problem', failed);
+    stream.on('problem', (error) => {
+      failed(error);
+      caughtUp();
+    });
     const retold = ctx.soon(1000, () => drawFacts(state, parts));
-    ctx.stream.on('job', (u) => {
-      if (u?.job === id) again();
-    });
+    for (const kind of ['job', 'signal'])
+      ctx.stream.on(kind, (u) => {
+        if (u?.job === id) again();
+      });
     ctx.stream.on('gap', again);
     return () => {
       stream.close();
@@ -184,11 +205,6 @@ function draw(ctx, state, parts, again) {
   refresh(parts.why, whyOf(job, state.attempts.at(-1), ended, asks));
   drawFacts(state, parts);
   refresh(parts.attempts, attemptsPanel(state));
-  const words = JSON.stringify([spec.instructions, job.feedback, state.attempts.at(-1)?.outcome?.answer, job.result]);
-  if (state.drawn.words !== words) {
-    state.drawn.words = words;
-    replace(parts.words, wordsPanel(job, state.attempts.at(-1)));
-  }
   refresh(parts.artifacts, artifactsPanel(job, state.attempts));
   const sessions = state.attempts.map((a) => a.session).join();
   if (state.drawn.ids !== sessions) {
@@ -196,6 +212,32 @@ function draw(ctx, state, parts, again) {
     state.drawn.ids = sessions;
     replace(parts.ids, idsPanel(job, state.attempts, open));
   }
+}
+
+// drawEnds draws what a conversation begins and ends with: the prompt, and the answer where that is not what the agent said last.
+function drawEnds(state, log) {
+  const {job} = state,
+    spec = job.spec || {};
+  const prose = (title, text) => h('pre', {class: 'bubble-text', tabindex: '0', 'aria-label': title}, visible(text));
+  refresh(
+    log.head,
+    job.continues ? h('p', {class: 'log-end', 'data-testid': 'continues'}, 'Goes on from ', jobLink(job.continues), '.') : null,
+    h(
+      'section',
+      {class: 'bubble', 'data-testid': 'instructions', 'aria-label': 'Instructions'},
+      h('p', {class: 'bubble-head'}, h('bdi', {class: 'bubble-from'}, visible(spec.agent || spec.tenant)), h('span', {class: 'num muted', title: job.created_at}, clockTime(job.created_at))),
+      prose('Instructions', spec.instructions),
+      spec.verify ? h('p', {class: 'muted small'}, 'Verified by ', h('code', null, visible(spec.verify))) : null,
+      job.feedback ? [h('h3', null, 'Feedback for the next attempt'), prose('Feedback', job.feedback)] : null,
+    ),
+  );
+  const answer = state.attempts.at(-1)?.outcome?.answer || (job.result ? JSON.stringify(job.result, null, 2) : '');
+  refresh(
+    log.tail,
+    state.caught && answer && answer.trim() !== String(state.said ?? '').trim()
+      ? h('section', {class: 'log-answer', 'data-testid': 'answer', 'aria-label': 'Answer'}, h('h3', null, 'Answer'), prose('Answer', answer))
+      : null,
+  );
 }
 
 // clockOf says how long the job has run or waited, or when it ended; what goes on goes on
@@ -259,6 +301,7 @@ function whyOf(job, last, ended, asks) {
     ['Superseded by', job.superseded_by],
     ['Requeued as', job.requeued_as],
     ['Does again', job.requeued_from],
+    ['Goes on from', job.continues],
   ].filter(([, other]) => other);
   if (also.length) lines.push(also.map(([what, other]) => h('span', null, ' ' + what + ' ', jobLink(other), '.')));
   return lines.length ? h('div', {class: ['notice', 'tone-' + tone], 'data-testid': 'why'}, h('div', {class: 'job-why'}, lines)) : null;
@@ -367,137 +410,3 @@ function drawFacts(state, parts) {
   );
 }
 
-const choice = (c) => (c?.worker || '') + (c?.model ? ':' + c.model : '');
-
-// spanOf returns the time from when a job was submitted until now or the end of its last
-// attempt, in milliseconds since the epoch.
-function spanOf({job, attempts}) {
-  const begin = new Date(job.created_at).getTime();
-  return {begin, end: Math.max(...attempts.map((a) => (zero(a.ended_at) ? Date.now() : new Date(a.ended_at).getTime())), begin + 1)};
-}
-
-const percentOf = (ms, {begin, end}) => ((100 * Math.max(0, ms)) / (end - begin)).toFixed(2) + '%';
-
-// stretch moves the bars of the attempts along with the time.
-function stretch(state, box) {
-  const span = spanOf(state);
-  for (const line of box.querySelectorAll('.track > i')) {
-    const a = state.attempts[Number(line.dataset.attempt)];
-    if (!a) continue;
-    const from = new Date(a.started_at).getTime(),
-      to = zero(a.ended_at) ? span.end : new Date(a.ended_at).getTime();
-    line.style.setProperty('--from', percentOf(from - span.begin, span));
-    line.style.setProperty('--part', percentOf(to - from, span));
-  }
-}
-
-// attemptsPanel is a table with a line of time: each attempt's bar from when the job
-// was submitted until now or its end.
-function attemptsPanel(state) {
-  const job = state.job,
-    list = state.attempts;
-  const span = spanOf(state),
-    {begin, end} = span;
-  const pct = (ms) => percentOf(ms, span);
-  const tone = (a) =>
-    a.state === 'completed' ? 'good' : a.state === 'failed' ? 'bad' : a.state === 'running' || !a.outcome ? 'run' : 'off';
-  return panel(
-    'Attempts',
-    {
-      note: list.length
-        ? ['from submission to ', zero(job.completed_at) ? 'now, ' : 'its end, ', since(job.created_at, job.completed_at)]
-        : '',
-    },
-    table({
-      caption: 'Attempts of the job',
-      rows: list,
-      key: (a) => 'attempt-' + a.attempt,
-      testid: 'attempts',
-      empty: 'No attempt has begun yet.',
-      columns: [
-        {title: '#', head: true, class: 'num', cell: (a) => String(a.attempt)},
-        {
-          title: 'State',
-          cell: (a) => [
-            badge(a.outcome?.checkpointed ? 'checkpointed' : a.state),
-            a.lost ? h('span', {class: 'muted'}, ' lost') : null,
-            a.outcome?.preempted_by ? h('span', {class: 'muted'}, ' preempted by ', h('bdi', null, visible(a.outcome.preempted_by))) : null,
-          ],
-        },
-        {title: 'Worker', cell: (a) => visible(choice(a.choice))},
-        {
-          title: 'When',
-          class: 'wide',
-          cell: (a, i) => {
-            const from = new Date(a.started_at).getTime() - begin,
-              to = (zero(a.ended_at) ? end : new Date(a.ended_at).getTime()) - begin;
-            return h(
-              'div',
-              {
-                class: ['track', 'tone-' + tone(a)],
-                role: 'img',
-                'aria-label': `Began ${duration(from)} after submission and ran ${duration(to - from)}`,
-              },
-              h('i', {'data-attempt': String(i), style: {'--from': pct(from), '--part': pct(to - from)}}),
-            );
-          },
-        },
-        {title: 'Began', class: 'num', cell: (a) => timeOf(a.started_at, {relative: false})},
-        {title: 'Took', class: 'num right', cell: (a) => since(a.started_at, a.ended_at)},
-        {title: 'Tokens', class: 'num right', cell: (a) => tokens(tokensOf(a.outcome?.usage || state.used.get(a.attempt)))},
-        {title: 'Cost', class: 'num right', cell: (a) => cost(a.outcome?.usage || state.used.get(a.attempt))},
-        {
-          title: 'How it ended',
-          class: 'wrap',
-          cell: (a) =>
-            a.outcome
-              ? [
-                  a.outcome.class ? h('span', {class: 'mono'}, visible(a.outcome.class) + ' ') : null,
-                  visible(a.outcome.message || a.outcome.diff_stat || ''),
-                  (a.outcome.denied || []).length ? h('span', {class: 'muted'}, ' Refused: ' + visible(a.outcome.denied.join(', '))) : null,
-                  (a.outcome.left_behind || []).length
-                    ? h('span', {class: 'muted'}, ' Left behind: ' + visible(a.outcome.left_behind.join(', ')))
-                    : null,
-                ]
-              : '',
-        },
-      ],
-    }),
-  );
-}
-
-function wordsPanel(job, last) {
-  const said = last?.outcome?.answer || (job.result ? JSON.stringify(job.result, null, 2) : '');
-  return panel(
-    said ? 'Instructions and answer' : 'Instructions',
-    {testid: 'instructions'},
-    h(
-      'div',
-      {class: 'grid'},
-      h(
-        'div',
-        {class: said ? 'half' : ''},
-        h(
-          'div',
-          null,
-          said ? h('h3', null, 'Instructions') : null,
-          h('pre', {class: 'prose', tabindex: '0', 'aria-label': 'Instructions'}, visible(job.spec?.instructions)),
-          job.spec?.verify ? h('p', {class: 'muted'}, 'Verified by ', h('code', null, visible(job.spec.verify))) : null,
-          job.feedback
-            ? [
-                h('h3', null, 'Feedback for the next attempt'),
-                h('pre', {class: 'prose', tabindex: '0', 'aria-label': 'Feedback'}, visible(job.feedback)),
-              ]
-            : null,
-        ),
-      ),
-      said
-        ? h(
-            'div',
-            {class: 'half'},
-            h('div', null, h('h3', null, 'Answer'), h('pre', {class: 'prose', tabindex: '0', 'aria-label': 'Answer'}, visible(said))),
-          )
-        : null,
-    ),
-  );
-}

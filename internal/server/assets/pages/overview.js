@@ -1,5 +1,5 @@
-// What somebody sees at a glance: what runs, what waits and why, what it costs, who
-// has what share, and what is not well.
+// What somebody sees at a glance: what needs a person, what runs, what waits and why,
+// what it costs, who has what share, and what is not well.
 
 import {
   h,
@@ -25,10 +25,14 @@ import {
   millis,
   bytes,
   jobLink,
+  link,
+  firstLine,
   visible,
   zero,
 } from '../dom.js';
-import {pause, resume} from '../actions.js';
+import {approve, pause, reject, resume} from '../actions.js';
+import {Questions} from '../questions.js';
+import {lastLine} from '../lines.js';
 
 export const page = {
   title: 'Overview',
@@ -39,6 +43,9 @@ export const page = {
     const notices = h('div', {class: 'grid'});
     const tiles = h('div', {class: 'tiles'});
     const sub = h('span', {class: 'muted'});
+    const now = h('div');
+    const needs = new Needs(ctx, () => load());
+    const lines = new Map(); // job/attempt → what it has said last
     replace(
       root,
       h(
@@ -66,12 +73,13 @@ export const page = {
         ),
       ),
       notices,
+      needs.el,
+      now,
       tiles,
       body,
     );
 
     const panels = {
-      now: h('div', {class: 'half'}),
       waiting: h('div', {class: 'half'}),
       throughput: h('div', {class: 'half'}),
       budgets: h('div', {class: 'half'}),
@@ -82,19 +90,20 @@ export const page = {
     };
     replace(body, Object.values(panels));
 
-    let drawn = false,
+    let last = null,
       grants = {list: [], at: -Infinity};
     async function load() {
       let o, runs;
       try {
         o = await ctx.api.get('/v1/overview', {signal: ctx.signal});
         runs = await runningAt(ctx, o.at);
+        await Promise.all([needs.load(), linesOf(ctx, runs.slice(0, SHOWN), lines)]);
         if (performance.now() - grants.at >= GRANTS_EVERY) grants = {list: await grantsAt(ctx, o.at), at: performance.now()};
       } catch (error) {
-        if (!drawn) throw error;
+        if (!last) throw error;
         return; // what is seen stays; the connection's state tells that it is old
       }
-      drawn = true;
+      last = {o, runs};
       draw(o, runs);
     }
 
@@ -113,7 +122,7 @@ export const page = {
       );
       notices.hidden = !notices.childElementCount;
       refresh(tiles, tilesOf(o));
-      refresh(panels.now, running(o, runs));
+      refresh(now, running(o, runs, lines));
       refresh(panels.waiting, waiting(o));
       refresh(panels.throughput, throughput(o));
       refresh(panels.tenants, tenants(o));
@@ -130,13 +139,20 @@ export const page = {
       clearTimeout(behind); // the scheduler's answer may be 2 s old: the last change shows in the one after
       behind = setTimeout(() => load().catch(() => {}), 2500);
     });
-    for (const kind of ['job', 'core', 'circuit', 'escalation', 'gap']) ctx.stream.on(kind, again);
+    for (const kind of ['job', 'core', 'circuit', 'escalation', 'signal', 'gap']) ctx.stream.on(kind, again);
     ctx.every(15000, again);
+    ctx.every(LINES_EVERY, async () => {
+      if (!last?.runs.length) return;
+      await linesOf(ctx, last.runs.slice(0, SHOWN), lines);
+      refresh(now, running(last.o, last.runs, lines));
+    });
     return () => clearTimeout(behind);
   },
 };
 
-const SHOWN = 10; // running jobs, budgets, grants
+const SHOWN = 10; // running jobs, budgets, grants, works to approve
+const LINES_EVERY = 3000; // ms
+const LOOKED = 10; // events of a run that are searched for its last line
 const GRANTS_EVERY = 10000; // ms
 
 // runningAt returns the attempts that run, the first to begin first.
@@ -144,6 +160,89 @@ async function runningAt(ctx, at) {
   const since = new Date(new Date(at).getTime() - 1000).toISOString(); // what has ended since is left out below
   const {attempts} = await ctx.api.get('/v1/timeline', {query: {since, limit: 10 * SHOWN}, signal: ctx.signal});
   return (attempts || []).filter((a) => !a.ended);
+}
+
+// linesOf notes the last line of each of some runs.
+async function linesOf(ctx, runs, lines) {
+  const keys = new Set(runs.map((r) => r.job + '/' + r.attempt));
+  for (const key of lines.keys()) if (!keys.has(key)) lines.delete(key);
+  await Promise.all(
+    runs.map(async (r) => {
+      try {
+        const {events} = await ctx.api.get(ctx.path`/v1/jobs/${r.job}/events`, {query: {last: LOOKED}, signal: ctx.signal});
+        const line = lastLine((events || []).filter((e) => e.attempt === r.attempt));
+        if (line) lines.set(r.job + '/' + r.attempt, line);
+      } catch {
+        /* what was said before stays */
+      }
+    }),
+  );
+}
+
+// Needs is what waits for a person: questions of agents, and works to be approved.
+class Needs {
+  constructor(ctx, changed) {
+    Object.assign(this, {ctx, changed});
+    this.questions = new Questions(ctx, {answered: changed});
+    this.works = h('div', {class: 'works'});
+    this.none = h('p', {class: 'empty', 'data-testid': 'needs-none'}, 'Nothing waits for you.');
+    this.el = panel('Needs you', {testid: 'needs'}, this.none, this.questions.el, this.works);
+  }
+
+  async load() {
+    const get = (route) => this.ctx.api.get(route, {signal: this.ctx.signal});
+    const [asked, approvals] = await Promise.all([get('/v1/questions'), get('/v1/approvals')]);
+    const questions = asked.questions || [],
+      works = (approvals.jobs || []).filter((e) => e.approval);
+    this.none.hidden = questions.length + works.length > 0;
+    this.el.classList.toggle('is-quiet', !this.none.hidden);
+    this.questions.show(questions);
+    refresh(
+      this.works,
+      works.slice(0, SHOWN).map((e) => this.work(e)),
+      works.length > SHOWN ? h('p', {class: 'empty'}, h('a', {href: '#/approvals'}, `and ${count(works.length - SHOWN)} more`)) : null,
+    );
+  }
+
+  work(e) {
+    const job = {id: e.id, name: e.spec.name || e.spec.id};
+    const act = (what, title, f, cls) =>
+      h(
+        'button',
+        {
+          type: 'button',
+          class: cls,
+          'data-key': what + e.id,
+          'data-testid': what,
+          'aria-label': title + ' ' + firstLine(visible(job.name), 64),
+          onclick: async () => {
+            if (await f(job)) this.changed();
+          },
+        },
+        title + '\u2026',
+      );
+    return h(
+      'article',
+      {class: 'question', 'data-testid': 'approval-item', 'data-key': e.id},
+      h('p', {class: 'question-head'}, jobLink(e.id, job.name, {'data-key': 'work-' + e.id}), ' ', h('strong', null, 'waits for approval')),
+      h('p', {class: 'wrap'}, visible(firstLine(e.approval.why, 300))),
+      h(
+        'p',
+        {class: 'small muted approval-meta'},
+        'asked ',
+        timeOf(e.approval.asked_at),
+        zero(e.approval.until) ? null : [', ', e.approval.default === 'approve' ? 'approved' : 'rejected', ' by itself ', timeOf(e.approval.until)],
+        ' \u00b7 ',
+        h('bdi', null, visible(e.spec.tenant)),
+      ),
+      h(
+        'div',
+        {class: 'question-answers'},
+        this.ctx.can('operate') ? [act('approve', 'Approve', approve, 'primary'), act('reject', 'Reject', reject, 'danger')] : null,
+        h('a', {class: 'button', href: link`/jobs/${e.id}`, 'data-key': 'look-' + e.id}, 'Look at it'),
+      ),
+    );
+  }
 }
 
 // grantsAt returns the grants that bound somebody, each with what its owner has used
@@ -269,8 +368,8 @@ function failedPart(o, all) {
   return all ? (bad ? percent(bad / all) + ' failed' : 'None failed') : 'Nothing ended';
 }
 
-// running lists what runs at this moment, the longest first.
-function running(o, runs) {
+// running lists what runs at this moment, the longest first, each with its last line.
+function running(o, runs, lines) {
   const more = Math.max(runs.length, o.census?.dispatched || 0) - Math.min(runs.length, SHOWN);
   return panel(
     'Running now',
@@ -287,6 +386,10 @@ function running(o, runs) {
         {title: 'Attempt', class: 'num right', cell: (r) => String(r.attempt)},
         {title: 'For', class: 'num right', cell: (r) => since(r.began)},
       ],
+      detail: (r) => {
+        const line = lines.get(r.job + '/' + r.attempt);
+        return line ? h('span', {class: 'last-line', 'data-testid': 'last-line'}, line) : null;
+      },
     }),
     more > 0 && runs.length ? h('p', {class: 'empty'}, h('a', {href: '#/jobs?status=running'}, `and ${count(more)} more`)) : null,
   );
