@@ -62,8 +62,8 @@ func newDaemon(t *testing.T, node string) *daemon {
 			"puppet": obj{"adapter": "exec", "command": []string{node, puppet}},
 			"chat":   obj{"adapter": "exec", "command": []string{filepath.Join(programs, "chat")}},
 		},
-		"stop":        obj{"interrupt": "500ms", "terminate": "500ms", "kill": "10s"},
-		"retry":       obj{"base": "50ms", "max": "200ms"},
+		"stop":  obj{"interrupt": "500ms", "terminate": "500ms", "kill": "10s"},
+		"retry": obj{"base": "50ms", "max": "200ms"},
 	}
 	for _, sub := range []string{"home", "tmp", "repo", "s"} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {

@@ -220,6 +220,7 @@ export class Log {
     this.tell();
   }
 
+  // follow goes to the end, and stays there.
   follow() {
     this.following = true;
     this.unseen = 0;
@@ -227,6 +228,7 @@ export class Log {
     this.toEnd();
     this.tell();
     this.box.focus({preventScroll: true});
+    this.box.scrollIntoView({block: 'nearest'});
   }
 
   toEnd() {

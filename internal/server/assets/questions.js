@@ -26,6 +26,8 @@ export const wantOf = (q) => (kinds[q.kind] || kinds.words)[0];
 // subjectOf returns what a question is about: a command line, a path, a host or the name of a tool.
 export const subjectOf = (q) => q[(kinds[q.kind] || kinds.words)[1]] || '';
 
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 // answerOf returns the answer of a text to a question that wants words: the text, or the JSON that it is if there is a schema.
 export function answerOf(schema, text) {
   if (schema) {
@@ -40,14 +42,14 @@ export function answerOf(schema, text) {
 
 // Questions is a box of cards that keeps what somebody writes while the list changes:
 //
-//   const questions = new Questions(ctx, {alone: true, answered: f});
+//   const questions = new Questions(ctx, {alone: true, answered: f, note: (text) => {…}});
 //   questions.show(list);  // open questions, in the order in which they are shown
 //   questions.el
 //
-// alone leaves out of which job they are; answered is called after an answer, whoever was first.
+// alone leaves out of which job they are; answered is called after an answer, whoever was first; note shows what follows from it.
 export class Questions {
-  constructor(ctx, {alone = false, answered = () => {}} = {}) {
-    Object.assign(this, {ctx, alone, answered});
+  constructor(ctx, {alone = false, answered = () => {}, note = toast} = {}) {
+    Object.assign(this, {ctx, alone, answered, note});
     this.cards = new Map(); // JOB/NUMBER → its card
     this.more = h('p', {class: 'empty', hidden: true});
     this.el = h('div', {class: 'questions', 'data-testid': 'questions'}, this.more);
@@ -92,12 +94,10 @@ export class Questions {
       h(
         'p',
         {class: 'question-head'},
-        this.alone ? null : [jobLink(q.job, q.name), ' '],
-        h('strong', null, wantOf(q)),
-        q.tool && q.kind !== 'tool' ? h('span', {class: 'muted'}, ' with ', h('bdi', null, visible(firstLine(q.tool, 64)))) : null,
+        this.alone ? h('strong', null, capital(wantOf(q))) : [jobLink(q.job, q.name), ' ', wantOf(q)],
       ),
       subject ? h('pre', {class: 'question-about', tabindex: '0', 'aria-label': 'What it is about', 'data-testid': 'question-about'}, visible(subject)) : null,
-      q.text && q.text !== subject ? h('p', {class: 'question-words wrap'}, visible(q.text)) : null,
+      q.text && !(subject && q.text.includes(subject) && q.text.length < subject.length + 30) ? h('p', {class: 'question-words wrap'}, visible(q.text)) : null,
       q.diff ? h('details', {class: 'question-diff', open: q.diff.length < 4000}, h('summary', null, 'What it would change'), changeView(q.diff)) : null,
       h('p', {class: 'small muted approval-meta'}, 'asked ', timeOf(q.asked_at), ' \u00b7 ', until, this.alone ? null : [' \u00b7 ', h('bdi', null, visible(q.tenant))]),
       this.ctx.can('operate') ? [this.answers(card), problem] : h('p', {class: 'small muted'}, `An answer needs the role operate; yours is ${this.ctx.me.role}.`),
@@ -178,7 +178,7 @@ export class Questions {
 
   async post({q}, answer) {
     const {note} = await api.post(path`/v1/jobs/${q.job}/questions/${q.number}/answer`, answer);
-    toast(note.charAt(0).toUpperCase() + note.slice(1) + '.');
+    this.note(capital(note) + '.');
     this.answered();
   }
 

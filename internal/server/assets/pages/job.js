@@ -44,7 +44,7 @@ export const page = {
     const id = ctx.params.job;
     const state = {job: null, attempts: [], messages: [], used: new Map(), drawn: {}, comments: new Comments()};
     const parts = Object.fromEntries(
-      ['head', 'why', 'facts', 'log', 'patch', 'attempts', 'steps', 'evaluations', 'artifacts', 'ids'].map((name) => [name, h('div')]),
+      ['head', 'why', 'facts', 'log', 'answer', 'patch', 'attempts', 'steps', 'evaluations', 'artifacts', 'ids'].map((name) => [name, h('div')]),
     );
 
     async function load() {
@@ -55,7 +55,7 @@ export const page = {
       state.messages = messages.messages || [];
       draw(ctx, state, parts, again);
       log.setMessages(state.messages);
-      drawEnds(state, log);
+      drawEnds(state, log.head, parts.answer);
       talk.show(state.job, state.messages);
       asked.show((questions.questions || []).filter((q) => q.state === 'open'));
       drawResults(ctx, state, parts);
@@ -71,7 +71,9 @@ export const page = {
       between: (attempt) => changesOf(ctx, state, attempt),
     });
     const talk = new Talk(ctx, id, state.comments, again);
-    const asked = new Questions(ctx, {alone: true, answered: again});
+    const asked = new Questions(ctx, {alone: true, answered: again, note: (text) => setText(talk.note, text)});
+    log.tail.append(parts.answer, asked.el);
+    state.toEnd = () => log.follow();
     await load();
     ctx.setTitle(state.job.spec?.id || shortId(id));
     const heard = h('span', {class: 'muted num', 'data-testid': 'log-heard'});
@@ -93,7 +95,7 @@ export const page = {
       h(
         'div',
         {class: 'job-body'},
-        h('div', {class: 'job-talk'}, parts.log, asked.el, parts.patch, talk.el),
+        h('div', {class: 'job-talk'}, parts.log, parts.patch, talk.el),
         h('div', {class: 'job-side'}, parts.facts, parts.ids),
       ),
       parts.attempts,
@@ -202,7 +204,7 @@ function draw(ctx, state, parts, again) {
         : null,
     ),
   );
-  refresh(parts.why, whyOf(job, state.attempts.at(-1), ended, asks));
+  refresh(parts.why, whyOf(ctx, state, ended, asks));
   drawFacts(state, parts);
   refresh(parts.attempts, attemptsPanel(state));
   refresh(parts.artifacts, artifactsPanel(job, state.attempts));
@@ -215,12 +217,12 @@ function draw(ctx, state, parts, again) {
 }
 
 // drawEnds draws what a conversation begins and ends with: the prompt, and the answer where that is not what the agent said last.
-function drawEnds(state, log) {
+function drawEnds(state, head, tail) {
   const {job} = state,
     spec = job.spec || {};
   const prose = (title, text) => h('pre', {class: 'bubble-text', tabindex: '0', 'aria-label': title}, visible(text));
   refresh(
-    log.head,
+    head,
     job.continues ? h('p', {class: 'log-end', 'data-testid': 'continues'}, 'Goes on from ', jobLink(job.continues), '.') : null,
     h(
       'section',
@@ -233,7 +235,7 @@ function drawEnds(state, log) {
   );
   const answer = state.attempts.at(-1)?.outcome?.answer || (job.result ? JSON.stringify(job.result, null, 2) : '');
   refresh(
-    log.tail,
+    tail,
     state.caught && answer && answer.trim() !== String(state.said ?? '').trim()
       ? h('section', {class: 'log-answer', 'data-testid': 'answer', 'aria-label': 'Answer'}, h('h3', null, 'Answer'), prose('Answer', answer))
       : null,
@@ -268,8 +270,9 @@ function idsPanel(job, attempts, open) {
 }
 
 // whyOf says why a job is where it is, and what the person can do about it.
-function whyOf(job, last, ended, asks) {
-  const outcome = last?.outcome;
+function whyOf(ctx, state, ended, asks) {
+  const {job} = state;
+  const outcome = state.attempts.at(-1)?.outcome;
   const lines = [];
   let tone = 'idle';
   if (asks) {
@@ -290,6 +293,9 @@ function whyOf(job, last, ended, asks) {
   } else if (ended && outcome?.message && job.exit_kind !== 'succeeded') {
     tone = 'bad';
     lines.push(visible(outcome.message));
+  } else if (job.state === 'dispatched' && job.status?.state === 'waiting_approval') {
+    tone = 'ask';
+    lines.push(h('strong', null, 'The agent asks. '), visible(String(job.status.note || '').replace(/^asks: /, '')));
   } else if (job.status?.note) {
     tone = ended ? 'bad' : 'idle';
     lines.push(capital(visible(job.status.note)), '.');
@@ -304,7 +310,9 @@ function whyOf(job, last, ended, asks) {
     ['Goes on from', job.continues],
   ].filter(([, other]) => other);
   if (also.length) lines.push(also.map(([what, other]) => h('span', null, ' ' + what + ' ', jobLink(other), '.')));
-  return lines.length ? h('div', {class: ['notice', 'tone-' + tone], 'data-testid': 'why'}, h('div', {class: 'job-why'}, lines)) : null;
+  if (!lines.length) return null;
+  const answer = tone === 'ask' && !asks && ctx.can('operate') ? h('button', {type: 'button', 'data-key': 'to-question', onclick: state.toEnd}, 'Answer') : null;
+  return h('div', {class: ['notice', 'tone-' + tone], 'data-testid': 'why'}, h('div', {class: 'job-why'}, lines), answer);
 }
 
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);

@@ -83,9 +83,9 @@ export const page = {
       waiting: h('div', {class: 'half'}),
       throughput: h('div', {class: 'half'}),
       budgets: h('div', {class: 'half'}),
-      tenants: h('div'),
-      cores: h('div', {class: 'half'}),
       circuits: h('div', {class: 'half'}),
+      tenants: h('div'),
+      cores: h('div'),
       alerts: h('div'),
     };
     replace(body, Object.values(panels));
@@ -224,7 +224,7 @@ class Needs {
     return h(
       'article',
       {class: 'question', 'data-testid': 'approval-item', 'data-key': e.id},
-      h('p', {class: 'question-head'}, jobLink(e.id, job.name, {'data-key': 'work-' + e.id}), ' ', h('strong', null, 'waits for approval')),
+      h('p', {class: 'question-head'}, jobLink(e.id, job.name, {'data-key': 'work-' + e.id}), ' waits for approval'),
       h('p', {class: 'wrap'}, visible(firstLine(e.approval.why, 300))),
       h(
         'p',
