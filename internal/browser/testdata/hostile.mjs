@@ -71,7 +71,7 @@ export async function hostileSubmit({page, step, login, go, at, text, args, allo
 
 // hostilePages: what jobs, workers, agents, people and files say, on each page.
 export async function hostilePages(t) {
-  const {page, step, login, go, at, text, args, submit, puppet, ended, cli, figure, job, shot} = t;
+  const {page, step, login, go, at, text, args, submit, puppet, chat, ended, cli, figure, job, shot} = t;
   const P = args.payload;
   const name = P.replaceAll('/', '|').slice(0, 200); // of a file
   const acts = [
@@ -96,6 +96,8 @@ export async function hostilePages(t) {
         puppet('says', [...acts, result({})], {instructions: JSON.stringify([...acts, result({})]) + '\n' + P, model: P.slice(0, 240), system_prompt: P, trace: P.replace(/[^ -~]/g, '').slice(-240), key: 'payload <img src=x onerror=window.__xss=11>'}),
         puppet('fails', [...acts, {line: {type: 'result', status: 'failed', class: 'CONFIG', message: P, hint: P}}]),
         puppet('asks', [...acts, {line: {type: 'result', status: 'completed', answer: JSON.stringify({ask: P, needs_approval: true})}}], {oversight: {mode: 'autonomous_escalation'}}),
+        chat('talks', [`say ${P}`, `ask words ${P}`].map((line) => line.replaceAll('\n', ' ')), {ask: {for: ['commands', 'words'], wait: '1h'}}),
+        chat('commands', [`ask run ${P}`], {ask: {for: ['commands', 'words'], wait: '1h'}}),
         puppet('checked', [result({})], {verify: `echo '${P.replaceAll("'", '')}'; exit 1`, limits: {max_attempts: 1}}),
       ]).catch((error) => {
         throw new Error('submit: ' + error.message.slice(0, 2000));
@@ -118,6 +120,8 @@ export async function hostilePages(t) {
       {tenant: 'stream', pipelines: [{id: 'words', stages: [{job: 'split', publishes: ['word']}, {job: 'count', subscribes: ['word']}]}]},
     );
     await ended(all.says.id, all.fails.id, all.checked.id, all['needs-2'].id, all.judged.id);
+    await cli('tell', all.talks.id, P);
+    for (let n = 0; n < 400 && (JSON.parse(await cli('show', '--json', all.commands.id)).job.status.state !== 'waiting_approval'); n++);
     await cli('evaluate', all.judged.id, '--quality', '0.5', '--by', 'anna', '-m', P);
     for (let n = 0; n < 200 && (await job(all.asks.id)).job.held !== 'approval'; n++);
     return all;
@@ -142,7 +146,7 @@ export async function hostilePages(t) {
   });
   const jobPages = [...Object.values(jobs).map((e) => e.id), ...args.planted];
   const pages = [
-    ['/', ''],
+    ['/', 'payload'],
     ['/jobs', 'payload'],
     ['/approvals', 'payload'],
     ['/dead-letters', 'payload'],
@@ -166,6 +170,38 @@ export async function hostilePages(t) {
       await shot(`hostile-${n}`);
     });
   }
+  await step('what an agent asks, and what is answered and said to it', async () => {
+    await go('/jobs/' + jobs.commands.id);
+    await text(at('question-about'), '<img src=x onerror="window.__xss=1">');
+    await at('answer-tenant').click();
+    assert.match(await at('field-pattern').inputValue(), /^payload <img/);
+    assert(!/[\u202a-\u202e\u200b]/.test(await at('field-pattern').inputValue()));
+    await clean(page, 'always');
+    await at('dialog-cancel').click();
+    await at('answer-no').click();
+    await at('field-text').fill(P);
+    await at('dialog-confirm').click();
+    await text(at('job-state'), /completed/i);
+    await clean(page, 'denied');
+    await go('/jobs/' + jobs.talks.id);
+    await at('question-text').fill(P);
+    await at('question-text').press('Enter');
+    await text(at('job-state'), /completed/i);
+    await text(at('message'), '<img src=x onerror="window.__xss=1">');
+    await at('say-text').fill(P);
+    await clean(page, 'told');
+  });
+  await step('comments on such lines', async () => {
+    await go('/jobs/' + jobs.asks.id);
+    await at('line-comment').first().evaluate((el) => el.click());
+    await at('comment-text').fill(P);
+    await at('comment-add').click();
+    await at('say-comment').waitFor();
+    await clean(page, 'commented');
+    await page.reload();
+    await at('comment').waitFor();
+    await clean(page, 'commented, after a reload');
+  });
   await step('a patch of files with such names and lines', async () => {
     await go('/jobs/' + jobs.says.id);
     await text(at('diff-file'), 'payload <img src=x onerror="window.__xss=1">');

@@ -121,7 +121,7 @@ export class Comments {
   show(row, c) {
     c.row?.remove();
     c.row = rowOf(
-      h('p', {class: 'comment-words', 'data-testid': 'comment'}, c.text),
+      h('p', {class: 'comment-words', 'data-testid': 'comment'}, visible(c.text)),
       h(
         'div',
         {class: 'comment-actions'},

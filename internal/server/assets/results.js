@@ -69,7 +69,7 @@ export function drawResults(ctx, state, parts) {
 
 async function patchPanel(ctx, state, parts) {
   const job = state.job;
-  const having = state.attempts.filter((a) => (a.outcome?.artifacts || []).some((f) => f.name === 'patch' && f.bytes > 0));
+  const having = state.attempts.filter(hasPatch);
   const a = having.find((x) => x.attempt === state.patchOf) || having.at(-1);
   const stamp = having.map((x) => x.attempt).join() + ' ' + a?.attempt + ' ' + a?.outcome?.patch_hash;
   if (state.drawn.patch === stamp) return;
@@ -109,8 +109,12 @@ async function patchPanel(ctx, state, parts) {
   }
 }
 
-// changesOf returns what an attempt that another one follows has changed, folded: it is fetched when somebody opens it.
+const hasPatch = (a) => (a?.outcome?.artifacts || []).some((f) => f.name === 'patch' && f.bytes > 0);
+
+// changesOf returns what an attempt that another one follows has changed, folded: it is fetched when somebody opens it. null: nothing.
 export function changesOf(ctx, state, attempt) {
+  const find = () => state.attempts.find((a) => a.attempt === attempt);
+  if (find()?.outcome && !hasPatch(find())) return null;
   const body = h('div', {class: 'muted'}, 'Reading the changes\u2026');
   const el = h(
     'details',
@@ -120,13 +124,17 @@ export function changesOf(ctx, state, attempt) {
       ontoggle: async () => {
         if (!el.open || el.dataset.read) return;
         el.dataset.read = 'true';
+        if (!hasPatch(find())) {
+          replace(body, 'It changed nothing.');
+          return;
+        }
         try {
           const {text, cut} = await ctx.api.text(artifactAddress(state.job, attempt, 'patch'), {signal: ctx.signal, max: PATCH});
           body.classList.remove('muted');
           replace(body, diffView(text, {cut}));
         } catch (error) {
           delete el.dataset.read;
-          replace(body, error.status === 404 ? 'It changed nothing.' : visible(error.detail || error.message));
+          replace(body, visible(error.detail || error.message));
         }
       },
     },

@@ -182,7 +182,7 @@ export class Talk {
             },
             h('bdi', null, place(c)),
           ),
-          h('span', {class: 'say-comment-words'}, c.text),
+          h('span', {class: 'say-comment-words'}, visible(c.text)),
           h('button', {type: 'button', class: 'ghost icon-only', 'aria-label': 'Remove the comment on ' + place(c), onclick: () => this.comments.remove(c)}, icon('close')),
         ),
       ),

@@ -357,6 +357,25 @@ function drawFacts(state, parts) {
             ((spec.fallback || []).length ? ', else ' + visible(spec.fallback.map(choice).join(', ')) : ''),
         ],
         [
+          'Tokens',
+          tokensOf(u)
+            ? [
+                tokens(u.input_tokens),
+                ' in',
+                u.cached_tokens ? h('span', {class: 'muted'}, ' (' + tokens(u.cached_tokens) + ' cached)') : null,
+                ', ',
+                tokens(u.output_tokens),
+                ' out',
+              ]
+            : null,
+        ],
+        [
+          'Cost',
+          state.attempts.length
+            ? [cost(u), spec.limits?.max_cost_usd ? h('span', {class: 'muted'}, ' of ' + money(spec.limits.max_cost_usd)) : null]
+            : null,
+        ],
+        [
           'Workspace',
           w.path
             ? [h('span', {class: 'mono wrap'}, visible(w.path)), h('span', {class: 'muted'}, ' ' + (w.isolation || ''))]
@@ -376,25 +395,6 @@ function drawFacts(state, parts) {
         ],
         ['Deadline', zero(job.deadline) ? null : timeOf(job.deadline)],
         ['Attempts', state.attempts.length ? count(job.counted || 0) + ' counted of ' + (spec.limits?.max_attempts || 3) : null],
-        [
-          'Tokens',
-          tokensOf(u)
-            ? [
-                tokens(u.input_tokens),
-                ' in',
-                u.cached_tokens ? h('span', {class: 'muted'}, ' (' + tokens(u.cached_tokens) + ' cached)') : null,
-                ', ',
-                tokens(u.output_tokens),
-                ' out',
-              ]
-            : null,
-        ],
-        [
-          'Cost',
-          state.attempts.length
-            ? [cost(u), spec.limits?.max_cost_usd ? h('span', {class: 'muted'}, ' of ' + money(spec.limits.max_cost_usd)) : null]
-            : null,
-        ],
         ['Turns, commands', u.steps || u.commands ? count(u.steps || 0) + ', ' + count(u.commands || 0) : null],
         ['Priority', spec.priority ? String(spec.priority) : null],
         ['Class', spec.class && spec.class !== 'standard' ? spec.class : null],
