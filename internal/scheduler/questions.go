@@ -167,6 +167,9 @@ func (s *Conversations) closed(ctx context.Context, e *queue.Entry, r ipc.Report
 		switch {
 		case closed.How == ipc.ClosedAnswered && q.Answer != nil:
 			q.Answer.Given = r.Attempt
+		case closed.How == ipc.ClosedAnswered && q.State == api.QuestionOpen:
+			// Nobody has answered this one: it was allowed for good while it was open.
+			q.State, q.Answer = api.QuestionAnswered, &api.QuestionAnswer{Decision: api.Allow, By: "a grant", At: now(), Given: r.Attempt}
 		case closed.How == ipc.ClosedExpired:
 			q.Expired = true
 		case closed.How == ipc.ClosedWithdrawn && q.State == api.QuestionOpen:
