@@ -93,7 +93,7 @@ export async function followLog({page, step, login, go, at, text, submit, puppet
   await step('show what it does alone', async () => {
     await at('log-filter').selectOption('actions');
     await log.getByText('line 1 and no more').waitFor({state: 'hidden'});
-    await log.getByText('make all').waitFor();
+    await log.getByText('$ make all').waitFor();
   });
 }
 

@@ -72,6 +72,16 @@ export async function questions({page, step, login, go, at, text, none, submit, 
       assert.equal(stored.filter((s) => s === want).length, 1, stored.join('; '));
     assert.equal(await at('question').count(), 0);
   });
+  await step('what is allowed for good answers those that ask the same', async () => {
+    const [one, two] = Object.values(await submit(['one', 'two'].map((name) => chat(name, ['ask run make shared', 'wait'])), {tenant: 'talkers'}));
+    await go('/');
+    await card('make shared').nth(1).waitFor();
+    await card('make shared').first().getByTestId('answer-tenant').click();
+    await at('dialog-confirm').click();
+    await none(card('make shared'));
+    await cli('cancel', one.id);
+    await cli('cancel', two.id);
+  });
   await step('the first answer counts, and a later one is told so', async () => {
     const {late} = await submit([chat('late', ['ask run make late', 'wait'])], {tenant: 'talkers'});
     await go('/jobs/' + late.id);
@@ -87,12 +97,15 @@ export async function questions({page, step, login, go, at, text, none, submit, 
 }
 
 // words: questions that want words, a choice, or several values of a schema.
-export async function words({page, step, login, go, at, text, submit, chat, none}) {
+export async function words({page, step, login, go, at, text, submit, chat, none, cli}) {
   const {worded} = await submit([chat('worded', ['ask words which parser?', 'choose red green', 'ask write docs/a.md', 'say done'], {capabilities: ['read']})]);
   await login();
   await go('/jobs/' + worded.id);
   await step('in words, by Enter', async () => {
     await at('question-text').fill('the second');
+    await cli('tell', worded.id, 'Take your time');
+    await text(at('message'), 'Take your time'); // the page is drawn anew meanwhile
+    assert.equal(await page.evaluate(() => document.activeElement.dataset.testid), 'question-text', 'the focus is lost while somebody writes');
     await at('question-text').press('Shift+Enter');
     await at('question-text').pressSequentially('of two');
     await at('question-text').press('Enter');
@@ -424,7 +437,7 @@ export async function longTalk({page, step, login, go, at, text, submit, puppet,
 
 // brokenStream: a connection that breaks is picked up where it was: nothing is missing, nothing there twice. First the page lets go of
 // it, then the scheduler is killed.
-export async function brokenStream({page, step, login, go, at, text, submit, puppet, file, release, allow, ask}) {
+export async function brokenStream({page, step, login, go, at, text, submit, puppet, file, release, allow, ask, patience}) {
   allow(/net::ERR_/);
   const gates = [file('broken-1'), file('broken-2')];
   const part = (words, more) => ({...more, times: 5, line: {type: 'text', text: `line # of ${words}`}});
@@ -444,7 +457,7 @@ export async function brokenStream({page, step, login, go, at, text, submit, pup
     await page.evaluate(() => window.dispatchEvent(new Event('pagehide')));
     await page.locator('html[data-connection="paused"]').waitFor();
     release(gates[0]);
-    for (let found = []; found.length < 10; )
+    for (let found = [], until = performance.now() + patience; found.length < 10; assert(performance.now() < until, `${found.length} lines`))
       found = (await (await page.request.get(`/v1/jobs/${cut.id}/events`)).json()).events.filter((e) => e.kind === 'text');
     assert.equal(await at('log-event').filter({hasText: 'of meanwhile'}).count(), 0);
   });

@@ -472,7 +472,7 @@ async function start() {
     told = performance.now();
     counting ??= setTimeout(countNow, RECOUNT);
   };
-  for (const kind of ['job', 'escalation', 'gap']) app.stream.on(kind, recount);
+  for (const kind of ['job', 'signal', 'escalation', 'gap']) app.stream.on(kind, recount);
   setInterval(recount, 30000);
   counts();
   window.addEventListener('hashchange', () => show());

@@ -50,12 +50,16 @@ export class Attention {
   }
 
   notify(tag, {title, body}, address) {
-    const n = new Notification(title, {body, tag});
-    n.onclick = () => {
-      window.focus();
-      location.hash = '#' + address;
-      n.close();
-    };
+    try {
+      const n = new Notification(title, {body, tag});
+      n.onclick = () => {
+        window.focus();
+        location.hash = '#' + address;
+        n.close();
+      };
+    } catch {
+      /* some browsers of phones have the name, and no such thing */
+    }
   }
 
   // can reports whether the browser has notifications, which it has on a page that came safely.

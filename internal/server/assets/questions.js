@@ -3,7 +3,7 @@
 // data-testid: questions, question (data-key is JOB/NUMBER), question-about, answer-once|job|tenant|no|words|choice,
 // question-text, question-problem, question-until, dialog-always, dialog-deny
 
-import {ago, ask, firstLine, h, jobLink, setText, timeOf, toast, visible, zero} from './dom.js';
+import {ago, ask, firstLine, h, jobLink, plural, setText, timeOf, toast, visible, zero} from './dom.js';
 import {api, path} from './api.js';
 import {changeView} from './diff.js';
 import {fieldsOf, formOf, valueOf} from './forms.js';
@@ -52,7 +52,8 @@ export class Questions {
     Object.assign(this, {ctx, alone, answered, note});
     this.cards = new Map(); // JOB/NUMBER → its card
     this.more = h('p', {class: 'empty', hidden: true});
-    this.el = h('div', {class: 'questions', 'data-testid': 'questions'}, this.more);
+    this.count = h('p', {class: 'sr-only', role: 'status'});
+    this.el = h('div', {class: 'questions', 'data-testid': 'questions'}, this.more, this.count);
     ctx.every(1000, () => this.tick());
   }
 
@@ -63,14 +64,17 @@ export class Questions {
       card.el.remove();
       this.cards.delete(key);
     }
+    let place = this.el.firstElementChild; // where the next card stands: one that stands there is not moved, or its focus would be lost
     for (const [key, q] of shown) {
+      if (!this.cards.has(key)) this.cards.set(key, this.card(key, q));
       const card = this.cards.get(key);
-      if (card) card.q = q;
-      else this.cards.set(key, this.card(key, q));
-      this.more.before(this.cards.get(key).el);
+      card.q = q;
+      if (card.el === place) place = place.nextElementSibling;
+      else this.el.insertBefore(card.el, place);
     }
     this.more.hidden = list.length <= SHOWN;
     setText(this.more, `and ${list.length - SHOWN} more`);
+    setText(this.count, list.length ? plural(list.length, 'open question') : '');
     this.tick();
   }
 
@@ -225,10 +229,12 @@ export class Questions {
   }
 }
 
-// onEnter has Enter send what is written in a box, and Shift+Enter begin a new line.
+// onEnter has Enter send what is written in a box, and Shift+Enter begin a new line; with a keyboard on the screen, which has no such
+// keys, Enter begins a line.
 export function onEnter(box, send) {
+  const touch = matchMedia('(hover: none) and (pointer: coarse)');
   box.addEventListener('keydown', (event) => {
-    if (event.key !== 'Enter' || event.shiftKey || event.altKey || event.isComposing) return;
+    if (event.key !== 'Enter' || event.shiftKey || event.altKey || event.isComposing || touch.matches) return;
     event.preventDefault();
     send();
   });

@@ -23,6 +23,14 @@ export function hears(job) {
   return !['TOOL', 'PLUGIN_EVENT', 'MAINTENANCE', 'EXTERNAL'].includes(spec.type) && !flow.for_each && !(flow.loop && !flow.node);
 }
 
+// goTo shows the line that a comment is on, if its diff is drawn.
+function goTo(c) {
+  const file = c.row?.closest('details');
+  if (!file) return;
+  file.open = true;
+  c.row.scrollIntoView({block: 'center'});
+}
+
 // Draft is what somebody has written for a job and not sent: {text, comments, id, said}, where id is the name under which said, the whole
 // message, was sent without an answer. The browser keeps it for the tab, so that it survives another page and a reload.
 class Draft {
@@ -178,7 +186,7 @@ export class Talk {
               type: 'button',
               class: 'link mono',
               title: 'Go to the line',
-              onclick: () => c.row?.scrollIntoView({block: 'center'}),
+              onclick: () => goTo(c),
             },
             h('bdi', null, place(c)),
           ),

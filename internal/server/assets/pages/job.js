@@ -221,7 +221,11 @@ function drawEnds(state, head, tail) {
   const {job} = state,
     spec = job.spec || {};
   const prose = (title, text) => h('pre', {class: 'bubble-text', tabindex: '0', 'aria-label': title}, visible(text));
-  refresh(
+  const answer = state.attempts.at(-1)?.outcome?.answer || (job.result ? JSON.stringify(job.result, null, 2) : '');
+  const drawn = [spec.instructions, job.feedback, answer, state.caught && state.said].join('\0'); // they may be long
+  if (state.drawn.ends === drawn) return;
+  state.drawn.ends = drawn;
+  replace(
     head,
     job.continues ? h('p', {class: 'log-end', 'data-testid': 'continues'}, 'Goes on from ', jobLink(job.continues), '.') : null,
     h(
@@ -233,7 +237,6 @@ function drawEnds(state, head, tail) {
       job.feedback ? [h('h3', null, 'Feedback for the next attempt'), prose('Feedback', job.feedback)] : null,
     ),
   );
-  const answer = state.attempts.at(-1)?.outcome?.answer || (job.result ? JSON.stringify(job.result, null, 2) : '');
   refresh(
     tail,
     state.caught && answer && answer.trim() !== String(state.said ?? '').trim()

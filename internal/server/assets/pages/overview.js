@@ -143,8 +143,9 @@ export const page = {
     ctx.every(15000, again);
     ctx.every(LINES_EVERY, async () => {
       if (!last?.runs.length) return;
+      const before = [...lines].join('\n');
       await linesOf(ctx, last.runs.slice(0, SHOWN), lines);
-      refresh(now, running(last.o, last.runs, lines));
+      if ([...lines].join('\n') !== before) refresh(now, running(last.o, last.runs, lines));
     });
     return () => clearTimeout(behind);
   },
