@@ -57,6 +57,9 @@ export async function questions({page, step, login, go, at, text, none, submit, 
     await text(at('log'), 'ask run npm test --all: allow');
     assert.match(await cli('grants', 'ls'), /^command +npm test \* +talkers +all jobs/m);
   });
+  await step('the keyboard goes on where the answered one was', async () => {
+    assert(await page.evaluate(() => document.activeElement !== document.body), 'the focus is lost');
+  });
   await step('no, with words', async () => {
     await card('git push').getByTestId('answer-no').click();
     await at('field-text').fill('pushing is ours');

@@ -9,6 +9,7 @@ import {changeView} from './diff.js';
 import {fieldsOf, formOf, valueOf} from './forms.js';
 
 const SHOWN = 20; // questions at once
+const LATE = 400; // ms that the buttons of a new card rest: a click may have been meant for the one that was there before
 
 // kinds says what a question is about, and what stands for that in a pattern.
 const kinds = {
@@ -59,8 +60,10 @@ export class Questions {
 
   show(list) {
     const shown = new Map(list.slice(0, SHOWN).map((q) => [q.job + '/' + q.number, q]));
+    let had = false; // what had the focus is gone
     for (const [key, card] of this.cards) {
       if (shown.has(key)) continue;
+      had ||= card.el.contains(document.activeElement);
       card.el.remove();
       this.cards.delete(key);
     }
@@ -72,6 +75,7 @@ export class Questions {
       if (card.el === place) place = place.nextElementSibling;
       else this.el.insertBefore(card.el, place);
     }
+    if (had) (this.el.querySelector('.question') || document.querySelector('#page h1'))?.focus({preventScroll: true});
     this.more.hidden = list.length <= SHOWN;
     setText(this.more, `and ${list.length - SHOWN} more`);
     setText(this.count, list.length ? plural(list.length, 'open question') : '');
@@ -90,11 +94,11 @@ export class Questions {
   card(key, q) {
     const until = h('span', {class: 'approval-until'});
     const problem = h('p', {class: 'field-problem', role: 'alert', 'data-testid': 'question-problem'});
-    const card = {q, until, problem, buttons: []};
+    const card = {q, until, problem, busy: false};
     const subject = subjectOf(q);
     card.el = h(
       'article',
-      {class: 'question', 'data-testid': 'question', 'data-key': key, 'aria-label': `Question ${q.number} of ${firstLine(visible(q.name), 64)}`},
+      {class: 'question', tabindex: '-1', 'data-testid': 'question', 'data-key': key, 'aria-label': `Question ${q.number} of ${firstLine(visible(q.name), 64)}`},
       h(
         'p',
         {class: 'question-head'},
@@ -113,8 +117,8 @@ export class Questions {
   answers(card) {
     const {q} = card;
     const button = (what, title, f, cls) => {
-      const el = h('button', {type: 'button', class: cls, 'data-key': 'answer-' + what, 'data-testid': 'answer-' + what, onclick: f}, title);
-      card.buttons.push(el);
+      const el = h('button', {type: 'button', class: cls, disabled: true, 'data-testid': 'answer-' + what, onclick: f}, title);
+      setTimeout(() => (el.disabled = false), LATE);
       return el;
     };
     if (q.decisions?.length) {
@@ -168,15 +172,16 @@ export class Questions {
 
   // answer gives an answer; the first one counts.
   async answer(card, answer) {
+    if (card.busy) return;
+    card.busy = true;
     card.problem.textContent = '';
-    for (const b of card.buttons) b.disabled = true;
     try {
       await this.post(card, answer);
     } catch (error) {
       card.problem.textContent = visible(error?.detail || error?.message || String(error));
       if (error.status === 409) this.answered(); // somebody else may have been first
     } finally {
-      for (const b of card.buttons) b.disabled = false;
+      card.busy = false;
     }
   }
 
