@@ -40,6 +40,7 @@ type PermitRequest struct {
 	Deadline  *time.Time   `json:"deadline,omitempty"`   // of the job, by the wall clock; absent: none
 	Now       time.Time    `json:"now,omitzero"`         // when it was asked, by the same clock, which may not be the core's
 	Spent     job.Usage    `json:"spent,omitzero"`       // by earlier attempts, as the scheduler knows it
+	Ceded     Ceded        `json:"ceded,omitzero"`       // of its limits, to its children
 	SpentTime job.Duration `json:"spent_time,omitempty"` // wall time of earlier attempts, likewise
 	Class     job.Class    `json:"class,omitempty"`      // absent: standard
 	// Smaller says that the job has another choice after this one: an overloaded

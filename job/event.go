@@ -55,6 +55,12 @@ const (
 	EventLog EventKind = "log"
 )
 
+// What Change of an EventState says of a run that has jobs of its own (Spec.Lead).
+const (
+	WaitsForJobs  = "waits"   // it waits for them, and lends its slot
+	WaitedForJobs = "goes on" // it takes the slot back
+)
+
 // Event is one thing that happened in a run. (Job, Attempt, Seq) identifies
 // it: delivered twice, it counts once.
 type Event struct {

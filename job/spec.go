@@ -69,6 +69,9 @@ type Spec struct {
 	Domain string `json:"domain,omitempty" form:"word" want:"1 to 128 of a-z A-Z 0-9 and, not first, - _ . : / @, such as legal"`
 	// Flow is how the job hangs together with others of its batch.
 	Flow Flow `json:"flow,omitzero" yaml:",inline"`
+	// Lead is the job whose agent has submitted this one. The scheduler sets it: what a
+	// submission says is void.
+	Lead Lead `json:"lead,omitzero" yaml:"-"`
 
 	// Trace is an opaque id that goes into every event and log line of the job.
 	Trace string `json:"trace,omitempty"`
@@ -85,6 +88,12 @@ type Context struct {
 	UserID string `json:"user_id,omitempty"`
 	// Of that person's session with your program; an agent's own session is another.
 	SessionID string `json:"session_id,omitempty"`
+}
+
+// Lead says which job's agent has submitted another, its child.
+type Lead struct {
+	Job   ID  `json:"job"`   // of the agent
+	Depth int `json:"depth"` // of the child: 1 below a job that no agent has submitted
 }
 
 // Type says what sort of work a job is.
@@ -153,11 +162,14 @@ const (
 	CanRunTests Capability = "run_tests"
 	// CanUseNetwork: reach the network from tools.
 	CanUseNetwork Capability = "network"
+	// CanUseScheduler: submit jobs of its own and gather what they did, within what its own job
+	// has left, ask people for words, and keep notes: see Lead.
+	CanUseScheduler Capability = "scheduler"
 )
 
 // Capabilities lists every capability.
 func Capabilities() []Capability {
-	return []Capability{CanRead, CanEdit, CanRunCommands, CanRunTests, CanUseNetwork}
+	return []Capability{CanRead, CanEdit, CanRunCommands, CanRunTests, CanUseNetwork, CanUseScheduler}
 }
 
 // TestCommands are the command patterns that CanRunTests allows.

@@ -15,6 +15,7 @@ import (
 //	used time     < RetryBudget.Time
 //	used cost     < cost limit, the lower of MaxCostUSD and RetryBudget.CostUSD
 //	used tokens   < MaxTokens
+//	              both with what is ceded
 //	now           < the job's deadline
 //
 // for each limit that is set, and is granted
@@ -39,11 +40,11 @@ func (g *Gate) budget(now time.Time, r Request) (Grant, error) {
 		return Grant{}, exceeded("the retry budget of %s is spent: attempts took %s", t, wall.Round(time.Millisecond))
 	}
 	costLimit, costName := lowest(limits.MaxCostUSD, "max_cost_usd", limits.RetryBudget.CostUSD, "retry_budget.cost_usd")
-	if costLimit > 0 && spent.CostUSD >= costLimit {
-		return Grant{}, exceeded("%s of %.4f is spent: attempts cost %.4f US dollars", costName, costLimit, spent.CostUSD)
+	if costLimit > 0 && spent.CostUSD+r.Ceded.CostUSD >= costLimit {
+		return Grant{}, exceeded("%s of %.4f is spent: attempts cost %.4f US dollars%s", costName, costLimit, spent.CostUSD, others("%.4f", r.Ceded.CostUSD))
 	}
-	if limits.MaxTokens > 0 && spent.Tokens() >= limits.MaxTokens {
-		return Grant{}, exceeded("max_tokens of %d is spent: attempts used %d", limits.MaxTokens, spent.Tokens())
+	if limits.MaxTokens > 0 && spent.Tokens()+r.Ceded.Tokens >= limits.MaxTokens {
+		return Grant{}, exceeded("max_tokens of %d is spent: attempts used %d%s", limits.MaxTokens, spent.Tokens(), others("%d", r.Ceded.Tokens))
 	}
 	if r.Deadline != nil && !now.Before(*r.Deadline) {
 		return Grant{}, exceeded("the deadline %s has passed", r.Deadline.Format(time.RFC3339))
@@ -69,6 +70,14 @@ func (g *Gate) budget(now time.Time, r Request) (Grant, error) {
 		grant.Tokens = limits.MaxTokens - spent.Tokens()
 	}
 	return grant, nil
+}
+
+// others says what is ceded, if that is something.
+func others[T int64 | float64](format string, ceded T) string {
+	if ceded == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and "+format+" are ceded to jobs of the agent's", ceded)
 }
 
 // lowest returns the lower of two limits with its name. Zero means no limit.

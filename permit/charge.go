@@ -55,11 +55,17 @@ func (p *Permit) Charge(u job.Usage) *Stop {
 	u = sane(u)
 	now := time.Now()
 	g.charge(now, p, u)
-	if limit, used := p.Tokens, p.charged.Tokens(); limit > 0 && used > limit {
-		return &Stop{Limit: LimitTokens, Message: fmt.Sprintf("the run used %d tokens, %d were left of the job's max_tokens", used, limit)}
+	limit := limitOf(p.Tokens, p.CostUSD).minus(p.ceded)
+	if used := p.charged.Tokens(); used > limit.tokens {
+		return &Stop{Limit: LimitTokens, Message: fmt.Sprintf("the run used %d tokens, %d were left of the job's max_tokens", used, limit.tokens)}
 	}
-	if limit, cost := p.CostUSD, p.charged.CostUSD; limit > 0 && cost > limit {
-		return &Stop{Limit: LimitCost, Message: fmt.Sprintf("the run cost %.4f US dollars, %.4f were left of the job's cost limit", cost, limit)}
+	// Without others that spend it the limit is exact, and not in whole micro-dollars.
+	usd := p.CostUSD
+	if p.ceded.micros > 0 {
+		usd = float64(limit.micros) / 1e6
+	}
+	if cost := p.charged.CostUSD; p.CostUSD > 0 && cost > usd {
+		return &Stop{Limit: LimitCost, Message: fmt.Sprintf("the run cost %.4f US dollars, %.4f were left of the job's cost limit", cost, usd)}
 	}
 	if u.Tokens() == 0 && u.CostUSD == 0 {
 		return nil // it spends nothing: a window has nothing to stop

@@ -225,6 +225,7 @@ func (g *Gate) hold(ctx context.Context, r Request) (*Permit, error) {
 	p := &Permit{
 		ID: job.NewPermitID(), Job: r.Job, Tenant: r.Tenant, Workspace: r.Workspace, Folder: r.Folder, Attempt: r.Attempt, Choice: r.Choice, Grant: grant,
 		gate: g, tokens: tokens, granted: now, onPartition: r.Limits.OnPartition,
+		ceded: ceded(r.Ceded),
 	}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
 	g.live[r.Job] = p

@@ -90,6 +90,7 @@ type Request struct {
 	Counted int           // attempts that count
 	Spent   job.Usage     // tokens and cost
 	Time    time.Duration // wall time
+	Ceded   Budget        // what others spend of the job's limits; see Permit.Cede
 
 	// Elsewhere is what other gates under the same limits hold now: it counts for this
 	// request as if it were held here.

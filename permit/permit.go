@@ -54,6 +54,8 @@ type Permit struct {
 	used    time.Time   // zero while unused
 	charged job.Usage   // by Charge, so far
 	holds   holds       // of what was granted, by requests to models
+	ceded   amount      // what others spend of what was granted; see Cede
+	lent    bool        // it holds no slot; see Lend
 	earlier bool        // given out before the gate was throttled; see Gate.throttled
 	ended   bool
 
@@ -146,7 +148,9 @@ func (p *Permit) end(cause error, result, told *Result) {
 		now := time.Now()
 		p.ended = true
 		delete(g.live, p.Job)
-		g.slots.giveBack(p)
+		if !p.lent {
+			g.slots.giveBack(p)
+		}
 		if result == nil {
 			giveBack(now, p.tokens)
 			return

@@ -26,7 +26,7 @@ type budget struct {
 // budgets returns what the requests of a run are charged to: what it was granted of its job's limits, and the cost windows
 // that count its tenant, unless they are shared. Called with g.mu held.
 func (g *Gate) budgets(now time.Time, p *Permit) []budget {
-	all := []budget{{&p.holds, nil, limitOf(p.Tokens, p.CostUSD), amountOf(p.charged)}}
+	all := []budget{{&p.holds, nil, limitOf(p.Tokens, p.CostUSD).minus(p.ceded), amountOf(p.charged)}}
 	for _, w := range g.windows {
 		if g.shared == nil && w.counts(p.Tenant) {
 			all = append(all, budget{&w.holds, w, limitOf(0, w.max), amount{micros: micros(w.sum(g.uptime(now)) * 1e6)}})

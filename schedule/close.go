@@ -115,6 +115,7 @@ func (fs *flights) gone(at time.Time, e Gone) {
 // end gives back what a flight holds, tells the policy what was used instead of what was
 // expected, and looks again at what was passed over.
 func (fs *flights) end(at time.Time, id job.ID, f *flight, used policy.Demand, over bool) {
+	fs.lend(f, false)
 	delete(fs.all, id)
 	fs.room.give(f.uses)
 	fs.cores.hosts.give(f)

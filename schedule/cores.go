@@ -178,7 +178,7 @@ func (k *coreBooks) elsewhere(id CoreID) *ipc.Elsewhere {
 	b.spent = nil
 	if len(k.books) > 1 && !k.fleet {
 		for _, other := range sorted(k.flights) {
-			if f := k.flights[other]; f.held && f.run.Core != id {
+			if f := k.flights[other]; f.held && !f.lent && f.run.Core != id {
 				e.Running = append(e.Running, f.holds())
 			}
 		}

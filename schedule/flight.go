@@ -114,6 +114,7 @@ type flight struct {
 	streams bool
 	started bool        // its event of running has come: the workspace is made
 	moved   bool        // the attempt's move to Running is recorded, or about to be
+	lent    bool        // it waits for jobs of its own, and holds no slot
 	asking  bool        // so is one from there to WaitingApproval: its worker waits for a person
 	events  []job.Event // not stored yet
 	since   time.Time   // when the first of them came

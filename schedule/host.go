@@ -246,6 +246,13 @@ func (s *hosts) give(f *flight) {
 	s.freed++
 }
 
+// lend gives back the slot of a flight that goes on waiting there: n is 1, or -1 when it takes it
+// again. Its memory stays its own.
+func (s *hosts) lend(h *host, n int) {
+	h.flights -= n
+	s.freed++
+}
+
 // probed has a host be probed again at the time.
 func (s *hosts) probed(h *host, at time.Time) {
 	h.probeAt = at

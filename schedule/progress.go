@@ -39,6 +39,12 @@ func (fs *flights) runEvent(at time.Time, e RunEvent) {
 		f.session = e.Event.Session
 	case job.EventState:
 		f.started = f.started || e.Event.State == job.Running
+		switch e.Event.Change {
+		case job.WaitsForJobs:
+			fs.lend(f, true)
+		case job.WaitedForJobs:
+			fs.lend(f, false)
+		}
 	}
 	told := Progress{f.run, e.Event, f.usage}
 	if f.phase == beginning {
@@ -46,6 +52,22 @@ func (fs *flights) runEvent(at time.Time, e RunEvent) {
 		return
 	}
 	fs.ready.Tell = append(fs.ready.Tell, told)
+}
+
+// lend has a run that waits for others hold no slot, or take it again.
+func (fs *flights) lend(f *flight, lent bool) {
+	if f.lent == lent {
+		return
+	}
+	n := 1
+	if f.lent = lent; !lent {
+		n = -1
+	}
+	fs.room.lend(f.uses, n)
+	fs.cores.hosts.lend(f.host, n)
+	if lent {
+		fs.backlog.again()
+	}
 }
 
 // flush stores the events of all flights once the oldest has waited for long enough: they

@@ -26,6 +26,7 @@ type room struct {
 	sessions  map[job.ID]time.Time
 	sessionAt time.Time
 
+	lent     int // flights that wait for others and hold no slot
 	workers  map[job.WorkerKind]int
 	tenants  map[job.Tenant]int
 	folders  map[string]int // real paths of workspaces
@@ -80,6 +81,17 @@ func (r *room) give(u use) {
 	}
 }
 
+// lend gives back the slots of a flight that waits for others: n is 1, or -1 when it takes them
+// again, which it may where none is free. It keeps its folder to itself if it works directly there.
+func (r *room) lend(u use, n int) {
+	r.lent += n
+	r.workers[u.worker] -= n
+	r.tenants[u.tenant] -= n
+	if u.folder != "" {
+		r.folders[u.folder] -= n
+	}
+}
+
 // reserve keeps jobs that come later out of a folder for which maintenance waits.
 func (r *room) reserve(folder string) { r.reserved = append(r.reserved, folder) }
 
@@ -116,7 +128,7 @@ func (r *room) slots(at time.Time) (int, job.Waiting) {
 	if i, blocked := r.blocked(at, isolation.Run{}); blocked && i.Scope == isolation.Global {
 		return 0, i.Waiting()
 	}
-	n := all - len(r.flights)
+	n := all - r.taken()
 	if h := hosts.alone(); h != nil && !h.closed() && n >= h.allowed(all)-h.flights {
 		why := job.WaitSlot
 		if h.throttled(all) {
@@ -124,7 +136,7 @@ func (r *room) slots(at time.Time) (int, job.Waiting) {
 		}
 		return h.free(all), job.Waiting{Reason: why, Text: taken(h.flights, h.allowed(all), "")}
 	}
-	why := job.Waiting{Reason: job.WaitSlot, Text: taken(len(r.flights), all, "")}
+	why := job.Waiting{Reason: job.WaitSlot, Text: taken(r.taken(), all, "")}
 	if n > 0 {
 		if n = hosts.free(n, all); n == 0 {
 			why = hosts.nowhere(hosts.all(), all)
@@ -132,6 +144,9 @@ func (r *room) slots(at time.Time) (int, job.Waiting) {
 	}
 	return max(n, 0), why
 }
+
+// taken is how many slots are.
+func (r *room) taken() int { return len(r.flights) - r.lent }
 
 // free is how many more jobs may start now, on whatever host.
 func (r *room) free(at time.Time) int {

@@ -98,7 +98,7 @@ const rounding = 1e-9
 func (fs *flights) yields(at time.Time, runs []Candidate) []Yield {
 	free, why := fs.room.slots(at)
 	slots := fs.cores.hosts.slots(fs.room.bounds.Slots)
-	if free > 0 || why.Reason != job.WaitSlot || len(fs.all) > slots {
+	if free > 0 || why.Reason != job.WaitSlot || fs.room.taken() > slots {
 		return nil
 	}
 	var tenants []Claimant

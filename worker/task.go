@@ -68,6 +68,9 @@ type Task struct {
 	// Models, if not nil, is where the run reaches its models, and nowhere else. No
 	// login and no key of the user's is given to the program then.
 	Models *ModelEndpoint
+	// Tools, if not nil, is a server of MCP whose tools the program may use. What of it needs the
+	// program's leave is granted. Environ has ToolURLVariable and ToolKeyVariable.
+	Tools *ToolServer
 	// Confined says that a sandbox holds the run to what the job was granted: the
 	// program's own sandbox, which cannot be nested, is off. HOME and the XDG folders of
 	// Environ are private ones (see UserEnv), and the user's own do not exist for the

@@ -183,7 +183,13 @@ func (e *execution) confine(ctx context.Context, ws *workspace.Workspace, dir st
 		Programs: e.settings.Workers[e.submit.Choice.Worker].Command, Workspace: folder, Borrowed: borrowed, Temp: e.temp, Scratch: filepath.Join(dir, "scratch"),
 		User: e.userVariable, Credentials: e.session.credentials, Audit: &e.session.audit, Emit: e.emit, Stop: e.stop,
 		Granted: granted, NewMark: e.session.host.NewMark,
-		more:  func(c *Confinement) error { return c.openModels(e, adapter) },
+		more: func(c *Confinement) error {
+			if e.lead != nil {
+				e.lead.serveIn(c.endpoint, c.address, adapter)
+				c.keys = append(c.keys, e.lead.redacted())
+			}
+			return c.openModels(e, adapter)
+		},
 		seeds: &goSeeds{program: e.core.cfg.Self, run: e.session.host.Run, dir: e.session.dir.Caches()}, environ: worker.BaseEnv(e.core.cfg.Environ),
 	})
 	if c == nil {

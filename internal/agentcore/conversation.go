@@ -3,6 +3,8 @@ package agentcore
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -72,6 +74,7 @@ type asked struct {
 	id       string // which no other question of the run has: a program may use its own again
 	question worker.Question
 	timer    *time.Timer
+	reply    chan<- worker.Answer // of who asks beside the program's protocol, with room for the answer; nil: the program asks
 }
 
 // maxAsked bounds the questions of a run that wait at once.
@@ -192,8 +195,14 @@ func (c *conversation) ask(q worker.Question) {
 		c.answer(worker.Answer{Question: q.ID, Text: fmt.Sprintf("%d questions wait for a person already", maxAsked)})
 		return
 	}
+	c.askPerson(&asked{question: q})
+}
+
+// askPerson has a person asked. mu is held.
+func (c *conversation) askPerson(entry *asked) {
+	q := &entry.question
 	c.asks++
-	entry := &asked{id: strconv.Itoa(c.asks), question: q}
+	entry.id = strconv.Itoa(c.asks)
 	first := len(c.open) == 0
 	if first {
 		c.clock(true) // before the question's time begins: all of it counts as waited
@@ -205,6 +214,43 @@ func (c *conversation) ask(q worker.Question) {
 	c.emit(job.Event{Kind: job.EventQuestion, Ref: entry.id, Text: q.Text, Tool: q.Tool, Command: q.Command, Path: q.Path})
 	if first {
 		c.emit(job.Event{Kind: job.EventState, State: job.WaitingApproval, Text: oneLine(q.Text)})
+	}
+}
+
+// askWords asks a person for words, and returns the answer, or why there is none. It calls tick now and then while it waits.
+func (c *conversation) askWords(ctx context.Context, text string, tick func()) (worker.Answer, error) {
+	const tool = "ask_person"
+	input, err := json.Marshal(text)
+	if err != nil {
+		return worker.Answer{}, err
+	}
+	answer := make(chan worker.Answer, 1)
+	entry := &asked{reply: answer, question: worker.Question{ID: tool + " " + rand.Text(), Kind: worker.AboutWords, Text: text, Tool: tool, Input: input}}
+	c.mu.Lock()
+	if n := len(c.open); n >= maxAsked || !c.live {
+		c.mu.Unlock()
+		return worker.Answer{Text: fmt.Sprintf("%d questions wait for a person already", n)}, nil
+	}
+	c.askPerson(entry)
+	c.mu.Unlock()
+	ticks := time.NewTicker(tickEvery)
+	defer ticks.Stop()
+	for {
+		select {
+		case a := <-answer:
+			return a, nil
+		case <-ticks.C:
+			tick()
+			continue
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-c.ctx.Done():
+			err = context.Cause(c.ctx)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.shut(entry.question.ID, ipc.ClosedWithdrawn)
+		return worker.Answer{}, err
 	}
 }
 
@@ -267,9 +313,17 @@ func (c *conversation) put(q ipc.Question) {
 
 // call asks the scheduler until it answers, or the run is over.
 func (c *conversation) call(method string, params, result any) error {
+	return c.callWithin(c.ctx, method, params, result)
+}
+
+// callWithin is call for somebody who gives up when ctx ends.
+func (c *conversation) callWithin(ctx context.Context, method string, params, result any) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })()
 	again := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	return backoff.Retry(func() error {
-		ctx, cancel := context.WithTimeoutCause(c.ctx, stepTime, fmt.Errorf("no answer within %s", stepTime))
+		ctx, cancel := context.WithTimeoutCause(ctx, stepTime, fmt.Errorf("no answer within %s", stepTime))
 		defer cancel()
 		err := c.peer.Call(ctx, method, params, result)
 		var refused *ipc.Error
@@ -277,7 +331,7 @@ func (c *conversation) call(method string, params, result any) error {
 			return backoff.Permanent(err)
 		}
 		return err
-	}, backoff.WithContext(again, c.ctx))
+	}, backoff.WithContext(again, ctx))
 }
 
 // take gives the program the answer to a question that is open. mu is held.
@@ -324,6 +378,10 @@ func nearest(d worker.Decision, taken []worker.Decision) worker.Decision {
 }
 
 func (c *conversation) answer(a worker.Answer) {
+	if entry := c.open[a.Question]; entry != nil && entry.reply != nil {
+		entry.reply <- a
+		return
+	}
 	if !c.inputs.put(a) {
 		c.log.Debug().Str("question", a.Question).Msg("the run takes no answer any more")
 	}

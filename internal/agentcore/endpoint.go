@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+
+	"github.com/agentsched/agentsched/internal/runmcp"
 )
 
 // endpoint is what the core serves one run, on an address of the run's loopback: the way to the network, the models, the
-// repositories of its git. Whoever asks shows the run's key, which each of the handlers looks at itself: in a loopback that
+// repositories of its git, the tools by which it uses the scheduler. Whoever asks shows the run's key, which each of the handlers looks at itself: in a loopback that
 // is the host's, everybody could ask.
 type endpoint struct {
 	server  *http.Server
@@ -24,6 +26,7 @@ type endpoint struct {
 
 	proxy  http.Handler // CONNECT, and requests with a whole URL
 	git    http.Handler // below /git/; nil serves none
+	tools  http.Handler // at runmcp.Path; nil serves none
 	models http.Handler // all else; nil serves none
 }
 
@@ -78,6 +81,8 @@ func (p *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		to = p.proxy
 	case strings.HasPrefix(r.URL.Path, "/git/"):
 		to = p.git
+	case r.URL.Path == runmcp.Path:
+		to = p.tools
 	}
 	if to == nil {
 		http.Error(w, "this run is not served "+r.URL.Path, http.StatusNotFound)

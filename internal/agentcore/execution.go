@@ -45,6 +45,7 @@ type execution struct {
 	workspaces *workspace.Manager
 	steps      *stepping
 	talk       *conversation
+	lead       *lead // nil if its agent may not use the scheduler
 	clock      *runClock
 	stream     *streaming  // nil if the run does not stream
 	working    atomic.Bool // its worker's processes may live or begin, or those of a command beside it
@@ -73,6 +74,7 @@ func (c *Core) startRun(s *session, settings *settings, p *permit.Permit, r ipc.
 	e.stall, e.rings = newWatch(settings)
 	e.grants = &grants{entries: r.Granted, full: r.Spec.HasFullNetwork()}
 	e.talk = newConversation(e)
+	e.lead = newLead(e)
 	e.steps = newStepping(c.peer, r.Job, r.Attempt, e.talk.inputs, e.emit)
 	if r.Stream != nil {
 		e.stream = &streaming{peer: c.peer, job: r.Job, attempt: r.Attempt}

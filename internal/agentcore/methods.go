@@ -129,6 +129,7 @@ func (c *Core) requestPermit(_ context.Context, r ipc.PermitRequest) (ipc.Permit
 		Job: r.Job, Tenant: r.Tenant, Workspace: folder, Folder: r.Workspace, Attempt: r.Attempt, Counted: r.Counted,
 		Choice: r.Choice, Model: settings.modelOf(r.Choice), Limits: r.Limits,
 		Deadline: r.Deadline, Spent: r.Spent, Time: r.SpentTime.Std(),
+		Ceded: permit.Budget{Tokens: r.Ceded.Tokens, CostUSD: r.Ceded.CostUSD},
 		Class: r.Class, Smaller: r.Smaller, Degraded: r.Degraded, Elsewhere: held,
 		Reserve: func() (func(), error) { return c.reserve(s, r.Workspace) },
 	})

@@ -71,6 +71,13 @@ func (c *runClock) wait(waits bool) {
 	c.timer = time.AfterFunc(time.Until(c.end()), c.ring)
 }
 
+// left returns how long the run may go on as things are.
+func (c *runClock) left() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Until(c.end())
+}
+
 // waited returns for how long the clock was stopped.
 func (c *runClock) waited() time.Duration {
 	c.mu.Lock()

@@ -55,7 +55,7 @@ func (e *execution) watchTree(tree *proc.Tree) (stop func()) {
 			case <-ctx.Done():
 				return
 			case now := <-tick.C:
-				if e.held.waits() || e.talk.waits() {
+				if e.held.waits() || e.talk.waits() || e.lead.waits() {
 					e.stall.Output(now)
 				}
 				if f, stalled := e.stall.Check(now, func() (time.Duration, error) { return cpuTime(tree) }); stalled {

@@ -3,6 +3,7 @@ package agentcore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,11 +34,14 @@ func (e *execution) work(ctx context.Context, ws *workspace.Workspace, dir strin
 	}
 	if e.held == nil {
 		e.grants.serve(nil, nil)
+		if err := e.lead.serve(ctx, adapter); err != nil {
+			return failed(time.Now(), job.ResourceExhausted, err), nil
+		}
 	}
 	e.tellUnheld()
 	outcome, err := e.workHeld(ctx, ws, dir, adapter)
 	e.held.explain(&outcome)
-	if err := e.held.Close(); err != nil {
+	if err := errors.Join(e.held.Close(), e.lead.close()); err != nil {
 		e.log.Warn().Err(err).Msg("close what served the run")
 	}
 	outcome.Sandbox = e.holding()
@@ -208,7 +212,10 @@ func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) 
 		Instructions: words, SystemPrompt: spec.SystemPrompt,
 		Dir: ws.Dir, Home: home, Scratch: filepath.Join(dir, "scratch"), Session: e.submit.Session, Moved: e.moved(ws),
 		Asked: spec.Ask.Asks(), Capabilities: spec.Capabilities, AllowCommands: spec.AllowCommands, Output: spec.Output, Limits: e.remaining(),
-		Environ: e.held.Environ(worker.SetEnv(append(env, more...), "TMPDIR", e.temp)), Confined: e.held != nil, Models: e.held.modelEndpoint(), Lookup: e.core.cfg.Lookup, Settings: settings, Streams: e.stream != nil,
+		Environ: e.held.Environ(worker.SetEnv(append(env, more...), "TMPDIR", e.temp)), Confined: e.held != nil, Models: e.held.modelEndpoint(), Tools: e.lead.tools(), Lookup: e.core.cfg.Lookup, Settings: settings, Streams: e.stream != nil,
+	}
+	if t.Tools != nil {
+		t.Environ = worker.SetEnv(worker.SetEnv(t.Environ, worker.ToolURLVariable, t.Tools.URL), worker.ToolKeyVariable, t.Tools.Key)
 	}
 	if f, ok := a.(worker.Folderless); ok && f.Folderless(t) && e.held == nil {
 		return t, nil

@@ -42,6 +42,7 @@ func tuning(cfg *config.Config, enforces bool) (scheduler.Tuning, error) {
 		},
 		Rates:  rates(cfg),
 		Policy: cfg.Policy, Expect: cfg.Expect,
+		Children:       scheduler.ChildBounds{Depth: cfg.Children.MaxDepth, Each: cfg.Children.MaxJobs, Workers: cfg.Children.Workers},
 		StopOnSafeStop: cfg.Escalation.SafeStop == config.StopRuns,
 	}, nil
 }

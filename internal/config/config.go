@@ -26,6 +26,8 @@ type Config struct {
 	Concurrency Concurrency `json:"concurrency"`
 	// How much may be submitted.
 	Queue Queue `json:"queue"`
+	// The jobs that agents submit whose own job has the capability `scheduler`.
+	Children Children `json:"children"`
 	// How often runs may begin.
 	Rates Rates `json:"rates,omitzero"`
 	// A list of bounds on what is spent within any span of a length. Nothing begins that such a bound
@@ -96,6 +98,7 @@ func Default() Config {
 	return Config{
 		Concurrency: Concurrency{Max: max(2, runtime.NumCPU())},
 		Queue:       Queue{MaxJobs: 10_000, MaxQueued: 100_000},
+		Children:    Children{MaxDepth: 2, MaxJobs: 8},
 		Credits:     Credits{Run: 1},
 		Workers:     map[job.WorkerKind]job.WorkerSettings{},
 		Prices:      defaultPrices(),

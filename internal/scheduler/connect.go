@@ -17,7 +17,11 @@ func connect(s *Scheduler) {
 	}}
 	s.Feed = &Feed{
 		store: cfg.Store, log: cfg.Log, observer: cfg.Observer,
-		forget: func(id job.ID) { s.loop.post(schedule.Dropped{ID: id}) }, follow: func(e *queue.Entry) { s.Followers.follow(e) }, judge: func(e *queue.Entry) { s.Judge.judge(e) },
+		forget: func(e *queue.Entry) {
+			s.loop.post(schedule.Dropped{ID: e.ID})
+			s.Children.ended(e)
+		},
+		follow: func(e *queue.Entry) { s.Followers.follow(e) }, judge: func(e *queue.Entry) { s.Judge.judge(e) },
 	}
 	s.fleet = &fleet{
 		count: cfg.Cores, instance: cfg.Instance, log: cfg.Log, loop: s.loop, renews: s.renewsPermits, settings: cfg.Settings, store: cfg.Store, lease: cfg.Lease, nodesOnly: cfg.NodesOnly, keepFiles: cfg.KeepFiles, look: cfg.Mirrors, background: s.works.Go,
@@ -41,6 +45,15 @@ func connect(s *Scheduler) {
 		onQuestion: cfg.OnQuestion, wake: newBell(), due: map[job.ID]bool{}, locks: map[job.ID]*jobLock{},
 	}
 	s.fleet.talks = s.Conversations
+	s.Children = &Children{
+		store: cfg.Store, feed: s.Feed, log: cfg.Log, flying: s.fleet.flying, lock: s.Conversations.lock, cancel: s.cancel, fileHere: cfg.FileHere,
+		bounds: func() ChildBounds {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.cfg.Children
+		},
+		dispatch: s.poke, wake: newBell(), due: map[job.ID]bool{},
+	}
 	s.streams = &streams{open: s.Followers.open, look: s.Followers.look, loop: s.loop, fleet: s.fleet, log: cfg.Log, of: map[job.ID]*streaming{}}
 	s.steps = &steps{keep: cfg.Store, feed: s.Feed, log: cfg.Log, flying: s.fleet.flying}
 	s.Isolations = &Isolations{
@@ -58,12 +71,12 @@ func connect(s *Scheduler) {
 	given := &patches{store: cfg.Store, here: cfg.FileHere, runOn: s.fleet.runOn, log: cfg.Log}
 	s.fleet.answer = answers{
 		steps: s.steps, streams: s.streams, parcels: &parcels{kept: cfg.Parcels, flying: s.fleet.flying},
-		patches: given, ledger: s.fleet.ledger, talks: s.Conversations,
+		patches: given, ledger: s.fleet.ledger, talks: s.Conversations, kids: s.Children,
 	}.core
 	s.reader = &reader{store: cfg.Store, feed: s.Feed, loop: s.loop, folders: s.folders, holder: s.holder, lease: cfg.Lease}
 	s.applier = &applier{
 		log: cfg.Log, apply: s.apply, feed: s.Feed, fleet: s.fleet, streams: s.streams, steps: s.steps, patches: given, followers: s.Followers,
-		judge: s.Judge, approvals: s.Approvals, runs: s.Runs, grants: s.Grants, talks: s.Conversations, isolations: s.Isolations,
+		judge: s.Judge, approvals: s.Approvals, runs: s.Runs, grants: s.Grants, talks: s.Conversations, kids: s.Children, isolations: s.Isolations,
 	}
 	s.Explain = &Explain{
 		store: cfg.Store, feed: s.Feed, log: cfg.Log, isolations: s.Isolations, folders: s.folders, loop: s.loop, batch: cfg.Batch, idle: cfg.idle, standby: cfg.standby,

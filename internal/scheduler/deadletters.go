@@ -127,7 +127,7 @@ func (a *Again) entry(at time.Time) queue.Entry {
 	if a.Spec != nil {
 		spec = *a.Spec
 	}
-	spec.Trigger = job.ByResume
+	spec.Trigger, spec.Lead = job.ByResume, job.Lead{} // a person's from now on
 	if spec.Deadline != nil && !spec.Deadline.After(at) {
 		spec.Deadline = nil
 	}

@@ -25,7 +25,7 @@ type Feed struct {
 	observer Observer // nil: there is none
 
 	// The end of a job is told on to those who act on it, maybe more than once.
-	forget func(job.ID)       // drops what is noted of it
+	forget func(*queue.Entry) // drops what is noted of it, and ends what it leads
 	follow func(*queue.Entry) // finds what follows from it
 	judge  func(*queue.Entry) // has it evaluated
 

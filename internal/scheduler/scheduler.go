@@ -126,6 +126,8 @@ type Tuning struct {
 	Settings ipc.Configure
 	// Rates are what all cores keep to together.
 	Rates Rates
+	// Children bounds what agents submit.
+	Children ChildBounds
 	// StopOnSafeStop makes a safe stop end what runs, too; else it drains.
 	StopOnSafeStop bool
 }
@@ -167,6 +169,8 @@ type Scheduler struct {
 	Grants *Grants
 	// Conversations are what people say to agents, and what these ask people.
 	Conversations *Conversations
+	// Children are the jobs that agents submit.
+	Children *Children
 	// Explain says how jobs stand.
 	Explain *Explain
 
@@ -267,6 +271,7 @@ func (s *Scheduler) Begun() <-chan struct{} { return s.begun }
 //	reporter   ── tells the cores how the queue stands, ends isolations
 //	answerer   ── answers where no person has in time
 //	teller     ── tells runs again what they could not be told
+//	leads      ── ends the jobs that agents have submitted whose own has ended
 //	follower   ── finds what follows from the ends of a workflow's jobs
 //	judge      ── has the work of jobs evaluated that have ended
 //
@@ -334,6 +339,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Add(func() error { return s.reportLoop(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.Approvals.run(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.Conversations.run(tailCtx) }, func(error) {})
+	g.Add(func() error { return s.Children.run(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.Followers.run(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.Judge.run(tailCtx) }, func(error) {})
 	g.Run() //nolint:errcheck // the cause of ctx is the first one

@@ -15,8 +15,8 @@ import (
 	"github.com/agentsched/agentsched/workflow/durable"
 )
 
-// answers are who knows what a core asks: about the durable steps, the streams and the
-// workspaces of its runs, and about what they share with others.
+// answers are who knows what a core asks: about the durable steps, the streams, the
+// workspaces and the jobs of its runs, and about what they share with others.
 type answers struct {
 	steps   *steps
 	streams *streams
@@ -24,6 +24,7 @@ type answers struct {
 	patches *patches
 	ledger  *ledger
 	talks   *Conversations
+	kids    *Children
 }
 
 // core answers a core.
@@ -49,6 +50,16 @@ func (a answers) core(ctx context.Context, c *supervisor.Core, method string, pa
 		return answer(ctx, c, params, a.talks.ask)
 	case ipc.MethodReportTalk:
 		return answer(ctx, c, params, a.talks.report)
+	case ipc.MethodSubmitChild:
+		return answer(ctx, c, params, a.kids.submit)
+	case ipc.MethodListChildren:
+		return answer(ctx, c, params, a.kids.list)
+	case ipc.MethodReadChild:
+		return answer(ctx, c, params, a.kids.read)
+	case ipc.MethodCancelChild:
+		return answer(ctx, c, params, a.kids.withdraw)
+	case ipc.MethodNotes:
+		return answer(ctx, c, params, a.kids.notes)
 	case ipc.MethodReadPatch:
 		return answer(ctx, c, params, a.patches.read)
 	}

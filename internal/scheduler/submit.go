@@ -26,6 +26,7 @@ func NewBatch(source, digest string, specs []job.Spec, w job.Workflow, at time.T
 	entries := make([]queue.Entry, len(specs))
 	stages := stageJobs(&w)
 	for i, s := range specs {
+		s.Lead = job.Lead{} // no agent's
 		entries[i] = newEntry(b.ID, s, at)
 		if stages[s.Name] {
 			entries[i].Held, entries[i].Waiting = job.HeldForNeeds, job.Waiting{Reason: job.WaitPipeline}.String()

@@ -48,7 +48,7 @@ func (f *Feed) progress(p *schedule.Progress) {
 		f.signal(&e, api.StepReplayed, p.Event.Step, "")
 	case p.Event.Kind == job.EventStep && p.Event.Kept == job.KeptRefused:
 		f.signal(&e, api.StepFailed, p.Event.Step, p.Event.Text)
-	case p.Event.Kind == job.EventState && p.Event.State == job.Running:
+	case p.Event.Kind == job.EventState && p.Event.State == job.Running && p.Event.Change == "":
 		f.signal(&e, api.AgentStarted, "", "")
 	}
 }
@@ -70,7 +70,7 @@ func (f *Feed) publishEntry(ctx context.Context, id job.ID) (e queue.Entry, read
 
 func (f *Feed) publishState(e *queue.Entry) {
 	if e.State.Terminal() {
-		f.forget(e.ID)
+		f.forget(e)
 		f.observeEnd(e)
 	}
 	f.publish(entryUpdate(e, StatusOf(e, now())))

@@ -30,6 +30,7 @@ type applier struct {
 	runs       *Runs
 	grants     *Grants
 	talks      *Conversations
+	kids       *Children
 	isolations *Isolations
 }
 
@@ -63,6 +64,11 @@ func (a *applier) call(ctx context.Context, call schedule.Call, done *schedule.D
 	case schedule.Prepare:
 		done.Prepared = a.prepare(ctx, c.Run)
 	case schedule.AskPermit:
+		if c.Request.Ceded, done.Called = a.kids.cededBy(ctx, &c.Run.Entry); done.Called != nil {
+			log := logOf(a.log, c.Run)
+			log.Error().Err(done.Called).Msg("what the jobs of an agent take of its budget cannot be read")
+			return
+		}
 		if done.Called = a.fleet.call(ctx, c.Run.Core, ipc.MethodRequestPermit, c.Request, &done.Permit); done.Called != nil {
 			log := logOf(a.log, c.Run)
 			log.Warn().Err(done.Called).Msg("no answer to a permit request")
