@@ -32,10 +32,10 @@ type lead struct {
 
 	submitting sync.Mutex // one job at a time: what it may spend depends on the others
 
-	mu      sync.Mutex // guards what follows, and the order of what is told of it
-	ceded   ipc.Ceded  // as the scheduler told last
+	mu      sync.Mutex    // guards what follows, and the order of what is told of it
+	ceded   ipc.Ceded     // as the scheduler told last
 	pending permit.Budget // of a job that is being submitted
-	waiting int // calls that wait for jobs
+	waiting int           // calls that wait for jobs
 }
 
 // newLead returns nil if the run's job may not use the scheduler.

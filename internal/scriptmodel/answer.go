@@ -1,6 +1,7 @@
 package scriptmodel
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -81,7 +82,7 @@ func (s *Server) choose(c conversation) (Turn, position, Request) {
 // sideTurn answers what a CLI asks for itself, such as a title: never a fault, and no command, since there is no tool.
 func sideTurn(script Script) Turn {
 	if len(script.Turns) > 0 {
-		if t := script.Turns[0]; t.Command == "" && t.Fault == (Fault{}) && t.Interval == 0 {
+		if t := script.Turns[0]; t.Command == "" && t.Tool == "" && t.Fault == (Fault{}) && t.Interval == 0 {
 			return t
 		}
 	}
@@ -109,6 +110,12 @@ func (s *Server) compose(c conversation, t Turn, p position, id uint64) reply {
 		text = string(mustJSON(instance(c.schema, t.Text)))
 	case t.JSON:
 		text = string(mustJSON(object{"answer": t.Text}))
+	case t.Tool != "":
+		if other, has := c.toolEnding(t.Tool); has {
+			rep.call = &call{id: callID, name: other.name, space: other.space, args: json.RawMessage(t.Args)}
+		} else {
+			text = "I would call a tool, but it is not declared: " + t.Tool
+		}
 	case t.Command != "" && hasShell:
 		rep.call = &call{id: callID, name: shell.name, args: shell.run(t.Command)}
 	case t.Command != "":

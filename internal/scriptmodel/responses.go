@@ -14,11 +14,8 @@ func (responsesAPI) parse(body []byte) (conversation, error) {
 		Model  string          `json:"model"`
 		Stream bool            `json:"stream"`
 		Input  json.RawMessage `json:"input"`
-		Tools  []struct {
-			Name       string          `json:"name"`
-			Parameters json.RawMessage `json:"parameters"`
-		} `json:"tools"`
-		Text struct {
+		Tools  []responsesTool `json:"tools"`
+		Text   struct {
 			Format struct {
 				Schema json.RawMessage `json:"schema"`
 			} `json:"format"`
@@ -29,7 +26,15 @@ func (responsesAPI) parse(body []byte) (conversation, error) {
 	}
 	c := conversation{model: q.Model, stream: q.Stream, schema: q.Text.Format.Schema}
 	for _, t := range q.Tools {
-		c.tools = append(c.tools, newTool(t.Name, t.Parameters))
+		if t.Type != "namespace" {
+			c.tools = append(c.tools, newTool(t.Name, t.Parameters))
+			continue
+		}
+		for _, in := range t.Tools {
+			one := newTool(in.Name, in.Parameters)
+			one.space = t.Name
+			c.tools = append(c.tools, one)
+		}
 	}
 	var prompt string
 	if json.Unmarshal(q.Input, &prompt) == nil {
@@ -44,6 +49,14 @@ func (responsesAPI) parse(body []byte) (conversation, error) {
 		item.addTo(&c)
 	}
 	return c, nil
+}
+
+// responsesTool is a tool, or those of a server of MCP.
+type responsesTool struct {
+	Type       string          `json:"type"`
+	Name       string          `json:"name"`
+	Parameters json.RawMessage `json:"parameters"`
+	Tools      []responsesTool `json:"tools"`
 }
 
 type responsesItem struct {
@@ -133,10 +146,14 @@ func (responsesAPI) message(r reply, status, text string) object {
 }
 
 func (responsesAPI) call(r reply, status, args string) object {
-	return object{
+	o := object{
 		"type": "function_call", "id": "fc_" + r.id, "call_id": r.call.id, "status": status,
 		"name": r.call.name, "arguments": args,
 	}
+	if r.call.space != "" {
+		o["namespace"] = r.call.space
+	}
+	return o
 }
 
 func (responsesAPI) failure(status int, message string) any { return openAIFailure(status, message) }

@@ -41,10 +41,12 @@ func (s Script) FailingFirst(n int, f Fault) Script {
 	return s
 }
 
-// Turn is one answer of the model: a text, a text and a command to run, or a fault.
+// Turn is one answer of the model: a text, a text and a command to run or a tool to call, or a fault.
 type Turn struct {
 	Text    string
 	Command string // shell command, asked for through whichever shell tool the CLI declares
+	Tool    string // another tool, by its name or, of a server's that a CLI has put its own name before, the end of that
+	Args    string // of Tool, a JSON object
 
 	// JSON answers with an object that has the shape of the schema in the request, or {"answer": Text} if it has none.
 	JSON bool
@@ -69,6 +71,9 @@ func Say(text string) Turn { return Turn{Text: text} }
 
 // Run asks for a shell command.
 func Run(command string) Turn { return Turn{Command: command} }
+
+// Call asks for a tool, with a JSON object.
+func Call(tool, args string) Turn { return Turn{Tool: tool, Args: args} }
 
 // Edit asks for a command that writes a file, making its folder. The name is relative to the CLI's working directory.
 func Edit(name, content string) Turn {

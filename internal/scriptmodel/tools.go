@@ -8,6 +8,7 @@ import (
 // tool is one tool that a request declares.
 type tool struct {
 	name       string
+	space      string // of Codex's: the name of the server that has it; "" of its own
 	properties map[string]property
 	schema     json.RawMessage
 }
@@ -18,9 +19,10 @@ type property struct {
 
 // call is a tool call that the model makes.
 type call struct {
-	id   string
-	name string
-	args json.RawMessage
+	id    string
+	name  string
+	space string
+	args  json.RawMessage
 }
 
 // pollTool is Codex's tool that waits for a command which outlasted its call.
@@ -40,6 +42,19 @@ func newTool(name string, schema json.RawMessage) tool {
 func (c *conversation) tool(name string) (tool, bool) {
 	for _, t := range c.tools {
 		if t.name == name {
+			return t, true
+		}
+	}
+	return tool{}, false
+}
+
+// toolEnding finds a tool by its name, or by the end of a longer one.
+func (c *conversation) toolEnding(name string) (tool, bool) {
+	if t, ok := c.tool(name); ok {
+		return t, true
+	}
+	for _, t := range c.tools {
+		if strings.HasSuffix(t.name, "_"+name) {
 			return t, true
 		}
 	}

@@ -21,6 +21,7 @@ type initialized struct {
 	AgentCapabilities struct {
 		LoadSession         bool
 		SessionCapabilities struct{ Resume, Fork *struct{} }
+		McpCapabilities     struct{ HTTP bool }
 	}
 }
 
@@ -89,19 +90,19 @@ func (s *session) initialize() []byte {
 // one that is resumed without.
 func (s *session) open() {
 	session, caps := acp.SessionId(s.task.Session), s.agent.AgentCapabilities
-	dir, none := s.task.Dir, []acp.McpServer{}
+	dir := s.task.Dir
 	switch {
 	case session == "":
 		s.begin()
 	case s.task.Fork && caps.SessionCapabilities.Fork != nil:
-		s.call(acp.AgentMethodSessionFork, acp.UnstableForkSessionRequest{Cwd: dir, SessionId: session}, s.opened)
+		s.call(acp.AgentMethodSessionFork, acp.UnstableForkSessionRequest{Cwd: dir, McpServers: unstable(s.servers()), SessionId: session}, s.opened)
 	case s.task.Fork:
 		s.fail(worker.Result{Class: job.Config, Message: "the agent cannot fork a session", Hint: "begin a new session, or use an agent that has session/fork"})
 	case caps.LoadSession:
 		s.replaying = true
-		s.call(acp.AgentMethodSessionLoad, acp.LoadSessionRequest{Cwd: dir, McpServers: none, SessionId: session}, s.resumed)
+		s.call(acp.AgentMethodSessionLoad, acp.LoadSessionRequest{Cwd: dir, McpServers: s.servers(), SessionId: session}, s.resumed)
 	case caps.SessionCapabilities.Resume != nil:
-		s.call(acp.AgentMethodSessionResume, acp.ResumeSessionRequest{Cwd: dir, SessionId: session}, s.resumed)
+		s.call(acp.AgentMethodSessionResume, acp.ResumeSessionRequest{Cwd: dir, McpServers: s.servers(), SessionId: session}, s.resumed)
 	default:
 		s.warn("resume", "the agent cannot resume a session: starting a new one")
 		s.begin()
@@ -109,7 +110,31 @@ func (s *session) open() {
 }
 
 func (s *session) begin() {
-	s.call(acp.AgentMethodSessionNew, acp.NewSessionRequest{Cwd: s.task.Dir, McpServers: []acp.McpServer{}}, s.opened)
+	s.call(acp.AgentMethodSessionNew, acp.NewSessionRequest{Cwd: s.task.Dir, McpServers: s.servers()}, s.opened)
+}
+
+// servers returns the servers of MCP that the agent is to use.
+func (s *session) servers() []acp.McpServer {
+	t := s.task.Tools
+	switch {
+	case t == nil:
+		return []acp.McpServer{}
+	case !s.agent.AgentCapabilities.McpCapabilities.HTTP:
+		s.warn("tools", "the agent takes no MCP servers over HTTP: it has not the tools of the scheduler")
+		return []acp.McpServer{}
+	}
+	return []acp.McpServer{{Http: &acp.McpServerHttpInline{
+		Type: "http", Name: t.Name, Url: t.URL, Headers: []acp.HttpHeader{{Name: "Authorization", Value: "Bearer " + t.Key}},
+	}}}
+}
+
+// unstable returns servers as session/fork has them.
+func unstable(list []acp.McpServer) (out []acp.UnstableMcpServer) {
+	for _, s := range list {
+		http := acp.UnstableMcpServerHttp(*s.Http)
+		out = append(out, acp.UnstableMcpServer{Http: &http})
+	}
+	return out
 }
 
 func (s *session) resumed(r reply) {

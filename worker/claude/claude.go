@@ -115,7 +115,7 @@ func arguments(t *worker.Task, g grant, h home, resume string) []string {
 	args := agentcli.Arguments(t, "--print", "--input-format=stream-json", "--output-format=stream-json", "--verbose", "--replay-user-messages",
 		"--permission-mode=default", "--permission-prompt-tool=stdio", // whatever no rule allows is asked about
 		"--setting-sources=user", // the user's are ours; a repository's could grant itself commands and hooks
-		"--strict-mcp-config",    // no MCP servers but those given here: none
+		"--strict-mcp-config",    // no MCP servers but those given here
 		"--add-dir="+t.Dir,       // with CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD: reads the repository's CLAUDE.md
 		"--tools="+strings.Join(g.tools, ","))
 	if len(g.allow)+len(g.ask) > 0 {
@@ -123,6 +123,9 @@ func arguments(t *worker.Task, g grant, h home, resume string) []string {
 	}
 	if model := agentcli.Model(t); model != "" {
 		args = append(args, "--model="+model)
+	}
+	if h.servers != "" {
+		args = append(args, "--mcp-config="+h.servers)
 	}
 	if h.system != "" {
 		args = append(args, "--append-system-prompt-file="+h.system)

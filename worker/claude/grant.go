@@ -69,6 +69,9 @@ func grantOf(t *worker.Task) (grant, error) {
 	if t.Asked {
 		g.tools = append(g.tools, "AskUserQuestion")
 	}
+	if t.Tools != nil {
+		g.allow = append(g.allow, "mcp__"+t.Tools.Name)
+	}
 	return g, nil
 }
 

@@ -26,6 +26,7 @@ type home struct {
 	env         []string // the program's whole environment
 	permissions string   // settings file with the permission rules
 	system      string   // file with the system prompt, "" if there is none
+	servers     string   // file with the servers of MCP, "" if there is none
 	read, login []string // the user's credentials and login, if a confined run gets those
 }
 
@@ -66,10 +67,29 @@ func prepareHome(t *worker.Task, g grant) (home, error) {
 	if err := agentcli.WriteJSON(h.permissions, map[string]any{"permissions": rules}); err != nil {
 		return h, err
 	}
+	if t.Tools != nil {
+		h.servers = filepath.Join(t.Scratch, "servers.json")
+		if err := agentcli.WriteJSON(h.servers, servers(t.Tools)); err != nil {
+			return h, err
+		}
+	}
 	var err error
 	h.system, err = agentcli.SystemPrompt(t, "system-prompt.txt")
 	h.env = environment(t, h.dir, users.folder)
+	if t.Tools != nil {
+		h.env = worker.SetEnv(h.env, "MCP_TOOL_TIMEOUT", toolTimeout)
+	}
 	return h, err
+}
+
+// toolTimeout is for how long the program waits for a tool, in ms.
+const toolTimeout = "4000000"
+
+// servers returns the program's configuration of a server of MCP, whose key is in a variable.
+func servers(s *worker.ToolServer) map[string]any {
+	return map[string]any{"mcpServers": map[string]any{s.Name: map[string]any{
+		"type": "http", "url": s.URL, "headers": map[string]string{"Authorization": "Bearer ${" + worker.ToolKeyVariable + "}"},
+	}}}
 }
 
 // users are the user's own files.

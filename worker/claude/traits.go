@@ -33,3 +33,6 @@ func (Adapter) Moves() bool { return true }
 func (Adapter) Converses() worker.Conversation {
 	return worker.Conversation{Messages: true, Questions: true, Interrupts: true, Forks: true}
 }
+
+// Tooled implements worker.Tooled.
+func (Adapter) Tooled() bool { return true }

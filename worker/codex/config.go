@@ -63,6 +63,12 @@ func configure(t *worker.Task, path string) (config map[string]any, secrets []st
 		config["model_providers"] = map[string]any{name: provider}
 	}
 	secrets = append(secrets, "CODEX_API_KEY")
+	if t.Tools != nil {
+		config["mcp_servers"] = map[string]any{t.Tools.Name: map[string]any{
+			"url": t.Tools.URL, "bearer_token_env_var": worker.ToolKeyVariable, "tool_timeout_sec": toolTimeout, "default_tools_approval_mode": "approve",
+		}}
+		secrets = append(secrets, worker.ToolKeyVariable)
+	}
 	// The program needs its keys, the commands that the agent runs do not. What
 	// it shall log is not what they shall.
 	shell := map[string]any{"inherit": "all", "exclude": slices.Concat(secrets, []string{"CODEX_HOME", logVariable})}
@@ -72,6 +78,9 @@ func configure(t *worker.Task, path string) (config map[string]any, secrets []st
 	config["shell_environment_policy"] = shell
 	return config, secrets, nil
 }
+
+// toolTimeout is for how long the program waits for a tool, in seconds.
+const toolTimeout = 4000
 
 // untrusted says that nothing of the workspace configures Codex: it would trust the folder by
 // itself, and then run the MCP servers and keep to the rules that lie in its .codex.

@@ -36,3 +36,6 @@ func (Adapter) SessionFiles(thread string) []string {
 
 // Moves is true: the program takes the folder that it is started in.
 func (Adapter) Moves() bool { return true }
+
+// Tooled implements worker.Tooled.
+func (Adapter) Tooled() bool { return true }

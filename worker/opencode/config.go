@@ -39,6 +39,12 @@ func configure(t *worker.Task, users, dataDir string, model *string) (config map
 			"explore": map[string]any{"permission": explorer(granted)},
 		},
 	}
+	if t.Tools != nil {
+		config["mcp"] = map[string]any{t.Tools.Name: map[string]any{
+			"type": "remote", "url": t.Tools.URL, "enabled": true, "oauth": false, "timeout": toolTimeout,
+			"headers": map[string]string{"Authorization": "Bearer {env:" + worker.ToolKeyVariable + "}"},
+		}}
+	}
 	*model = agentcli.Model(t)
 	own, err := usersConfig(users)
 	if err != nil {
@@ -68,6 +74,9 @@ func configure(t *worker.Task, users, dataDir string, model *string) (config map
 	}
 	return config, secrets, nil
 }
+
+// toolTimeout is for how long the program waits for a tool, in ms.
+const toolTimeout = 4_000_000
 
 // useSettings configures the endpoint of the settings as the only provider of model.
 func useSettings(config map[string]any, s job.WorkerSettings, model *string) (secrets []string, err error) {

@@ -80,6 +80,9 @@ func permissions(t *worker.Task, dataDir string) rules {
 	if t.Can(job.CanUseNetwork) {
 		r = append(r, rule{"webfetch", allow}, rule{"websearch", allow}, rule{"codesearch", allow})
 	}
+	if t.Tools != nil {
+		r = append(r, rule{t.Tools.Name + "_*", allow})
+	}
 	return r
 }
 

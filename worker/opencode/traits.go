@@ -25,3 +25,6 @@ func (Adapter) SessionFiles(session string) []string {
 
 // Moves is false: the program goes on in the folder that the session began in, wherever it is started.
 func (Adapter) Moves() bool { return false }
+
+// Tooled implements worker.Tooled.
+func (Adapter) Tooled() bool { return true }
