@@ -23,6 +23,7 @@ func TestProtocolNamesEveryMethod(t *testing.T) {
 		ipc.NotifyWorkerEvent, ipc.NotifyJobCompleted, ipc.NotifyJobCancelled, ipc.NotifyEscalation, ipc.NotifyMetrics, ipc.NotifyCircuits,
 		ipc.MethodStoreStep, ipc.MethodListSteps, ipc.MethodAskPerson, ipc.MethodReportTalk, ipc.MethodStreamLines, ipc.MethodReadParcel, ipc.MethodReadPatch,
 		ipc.MethodSharePermit, ipc.MethodReturnPermit, ipc.MethodReserve, ipc.MethodRelease,
+		ipc.MethodSubmitChild, ipc.MethodListChildren, ipc.MethodReadChild, ipc.MethodCancelChild, ipc.MethodNotes,
 	} {
 		want[n] = "core"
 	}

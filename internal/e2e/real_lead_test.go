@@ -47,7 +47,7 @@ func TestRealLead(t *testing.T) {
 			scriptmodel.Run(`cat "$TMPDIR"/job-*.patch | git apply && git status --short`),
 			scriptmodel.Say("All parts are merged.")))
 		r := b.start("run", b.jobs(b.task("lead", kind, "lead", obj{
-			"capabilities": []string{"read", "edit", "run_commands", "scheduler"}, "limits": obj{"max_tokens": 90_000},
+			"capabilities": []string{"read", "edit", "run_commands", "scheduler"}, "limits": obj{"max_tokens": 450_000},
 		})))
 		r.exit(0)
 		lead := b.show("lead")
@@ -60,7 +60,7 @@ func TestRealLead(t *testing.T) {
 			b.content(filepath.Join(clone, name+".txt"), "by "+name+"\n")
 			j := b.show("lead.part-" + name)
 			s := &j.Job.Spec
-			if j.Job.ExitKind != job.ExitSucceeded || s.Lead != (job.Lead{Job: lead.Job.ID, Depth: 1}) || s.Can(job.CanUseScheduler) || s.Limits.MaxTokens <= 0 || s.Limits.MaxTokens > 10_000 {
+			if j.Job.ExitKind != job.ExitSucceeded || s.Lead != (job.Lead{Job: lead.Job.ID, Depth: 1}) || s.Can(job.CanUseScheduler) || s.Limits.MaxTokens <= 0 || s.Limits.MaxTokens > 50_000 {
 				r.fatalf("part %s: %s, lead %+v, capabilities %v, max_tokens %d", name, j.Job.ExitKind, s.Lead, s.Capabilities, s.Limits.MaxTokens)
 			}
 		}
