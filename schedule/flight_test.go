@@ -80,7 +80,7 @@ func newPilot(t testing.TB) *pilot {
 //	done ID | fenced ID | broken ID     a Work is done; its commit was refused, or failed
 //	refused ID late | unheard ID        the answer to a submission
 //	can ID | cannot ID                  whether it stops at a step's boundary
-//	event ID running | usage=0.5 | session=s | text
+//	event ID running | waits | goes on | usage=0.5 | session=s | text
 //	ended ID completed | CLASS | checkpointed | cancelled
 //	gone CORE replaced
 //	withdraw ID | interrupt ID | atonce ID | boundary ID | leave ID
@@ -190,6 +190,8 @@ func (p *pilot) runEvent(id job.ID, what string) schedule.RunEvent {
 	switch key, value, _ := strings.Cut(what, "="); key {
 	case "running":
 		e.Kind, e.State = job.EventState, job.Running
+	case job.WaitsForJobs, job.WaitedForJobs:
+		e.Kind, e.State, e.Change = job.EventState, job.Running, what
 	case "session":
 		e.Kind, e.Session = job.EventSession, value
 	case "usage":
