@@ -37,6 +37,7 @@ type client struct {
 	stream  streamTaker // likewise
 	parcels parcelStore // likewise
 	patches parcelStore // likewise, by path
+	kids    *family     // likewise; nil: there are none
 	asked   chan ipc.Question
 	talked  chan ipc.ReportTalk
 
@@ -46,6 +47,8 @@ type client struct {
 
 func (c *client) HandleCall(_ context.Context, method string, params json.RawMessage) (any, error) {
 	switch method {
+	case ipc.MethodSubmitChild, ipc.MethodListChildren, ipc.MethodReadChild, ipc.MethodCancelChild, ipc.MethodNotes:
+		return c.kids.answer(method, params)
 	case ipc.MethodStreamLines:
 		return c.stream.take(params)
 	case ipc.MethodReadParcel:
