@@ -78,3 +78,73 @@ func TestRealLead(t *testing.T) {
 		b.noProcess()
 	})
 }
+
+// TestRealLeadIsKilled: a lead that is resumed finds the job that it has submitted, whichever process was killed while that ran.
+func TestRealLeadIsKilled(t *testing.T) {
+	for name, kill := range map[string]func(*run, string) *run{
+		"core":      func(r *run, _ string) *run { r.killCore(); return r },
+		"scheduler": func(r *run, file string) *run { r.kill(); return r.b.start("run", file) },
+		"both":      func(r *run, file string) *run { r.killAll(); return r.b.start("run", file) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachCLI(t, "claude", func(t *testing.T, kind job.WorkerKind) {
+				b := newBench(t)
+				b.use(kind)
+				b.helpers(kind, "a")
+				wait, work := scriptmodel.Run(until(b.folder("go"))), []scriptmodel.Turn{scriptmodel.Edit("a.txt", "by a\n"), scriptmodel.Say("Helper a is done.")}
+				b.play("helper-a", scriptmodel.Play(append([]scriptmodel.Turn{wait}, work...)...).Resuming(work...))
+				b.play("lead", scriptmodel.Play(
+					submitCall("a", ""), scriptmodel.Call("wait_jobs", `{}`), scriptmodel.Say("Never reached."),
+				).Resuming(
+					submitCall("a", ""), scriptmodel.Call("wait_jobs", `{}`), scriptmodel.Call("job_result", `{"name": "part-a"}`),
+					scriptmodel.Run(`cat "$TMPDIR"/job-*.patch | git apply`), scriptmodel.Say("Gathered."),
+				))
+				file := b.jobs(b.task("lead", kind, "lead", obj{"capabilities": []string{"read", "edit", "run_commands", "scheduler"}}))
+				r := b.start("run", file)
+				working, waiting := false, false
+				r.await("the lead waits, and its job works", func(u *api.Update) bool {
+					working = working || u.Name == "lead.part-a" && u.Event != nil && u.Event.Kind == job.EventCommand
+					waiting = waiting || u.Name == "lead" && u.Event != nil && u.Event.Change == job.WaitsForJobs
+					return working && waiting
+				})
+				r = kill(r, file)
+				b.write(b.folder("go"), "")
+				r.exit(0)
+				lead := b.show("lead")
+				if o := b.last(lead); len(lead.Attempts) != 2 || o.Answer != "Gathered." {
+					r.fatalf("want a second attempt that gathers: %s", asJSON(t, lead))
+				}
+				b.content(filepath.Join(b.applied(b.last(lead)), "a.txt"), "by a\n")
+				if j := b.show("lead.part-a"); j.Job.ExitKind != job.ExitSucceeded || j.Job.Spec.Lead.Job != lead.Job.ID {
+					r.fatalf("the job that it has submitted: %s", asJSON(t, j))
+				}
+				b.noProcess()
+			})
+		})
+	}
+}
+
+// TestRealLeadIsCancelled: what it has submitted is cancelled with it.
+func TestRealLeadIsCancelled(t *testing.T) {
+	eachCLI(t, "claude", func(t *testing.T, kind job.WorkerKind) {
+		b := newBench(t)
+		b.use(kind)
+		b.helpers(kind, "a")
+		b.play("helper-a", scriptmodel.Play(scriptmodel.Run("sleep "+b.nap()), scriptmodel.Say("Never reached.")))
+		b.play("lead", scriptmodel.Play(submitCall("a", ""), scriptmodel.Call("wait_jobs", `{}`), scriptmodel.Say("Never reached.")))
+		r := b.start("run", b.jobs(b.task("lead", kind, "lead", obj{"capabilities": []string{"read", "scheduler"}})))
+		r.await("its job works", func(u *api.Update) bool {
+			return u.Name == "lead.part-a" && u.Event != nil && u.Event.Kind == job.EventSession
+		})
+		if out, errs, code := b.command("cancel", "lead"); code != 0 {
+			b.fatalf("cancel: exit code %d\n%s%s", code, out, errs)
+		}
+		r.exit(1)
+		for _, name := range []string{"lead", "lead.part-a"} {
+			if j := b.show(name); j.Job.ExitKind != job.ExitCancelled {
+				r.fatalf("%s: %s", name, asJSON(t, j))
+			}
+		}
+		b.noProcess()
+	})
+}
