@@ -69,6 +69,7 @@ type entry struct {
 	Node job.Node `yaml:"node" otherwise:"any host"`
 	// `read`, `edit`: files of the workspace. `run_commands`: any command, or those of
 	// `allow_commands`. `run_tests`: the usual test commands. `network`: reach the network from tools.
+	// `scheduler`: [submit jobs of its own](conversation.md#agents-that-use-the-scheduler) within what its job has left.
 	Capabilities *[]job.Capability `yaml:"capabilities" otherwise:"[read, edit, run_commands]; none for LLM; required for a WORKER_TASK with isolation direct"`
 	// With `run_commands`: the only commands that may be run, as patterns such as `go test *`. A
 	// script of the shell worker writes files by redirections (`>`, `>>`) only with `edit`, and none
