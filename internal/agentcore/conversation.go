@@ -229,7 +229,7 @@ func (c *conversation) askWords(ctx context.Context, text string, tick func()) (
 	c.mu.Lock()
 	if n := len(c.open); n >= maxAsked || !c.live {
 		c.mu.Unlock()
-		return worker.Answer{Text: fmt.Sprintf("%d questions wait for a person already", n)}, nil
+		return worker.Answer{}, fmt.Errorf("nobody can be asked now: %d questions wait for a person already, or the run is about to end", n)
 	}
 	c.askPerson(entry)
 	c.mu.Unlock()

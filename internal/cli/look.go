@@ -346,6 +346,7 @@ func showJob(w io.Writer, folder func(*job.Attempt) string, e *api.Job, attempts
 	line("user", "%s", s.Context.UserID)
 	line("session", "%s", s.Context.SessionID)
 	line("trigger", "%s", s.Trigger)
+	line("lead", "%s", s.Lead.Job)
 	line("payload", "%s", firstLine(string(s.Payload)))
 	line("requeued", "%s", requeuedText(e))
 	line("key", "%s", e.Key)

@@ -39,7 +39,7 @@ type Children struct {
 	// How many levels of them may lie below a job that no agent has submitted; `0` for none: then agents submit nothing.
 	MaxDepth int `json:"max_depth" min:"0" max:"8" zero:"none"`
 	// How many each job's agent may submit.
-	MaxJobs int `json:"max_jobs" min:"1" max:"1000"`
+	MaxJobs int `json:"max_jobs" min:"1" max:"100"`
 	// Kinds of workers on which they may run beside those of the job whose agent submits them.
 	Workers []job.WorkerKind `json:"workers,omitempty" otherwise:"no others"`
 }

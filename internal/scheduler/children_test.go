@@ -317,6 +317,32 @@ func TestDepthAndNumberOfChildren(t *testing.T) {
 	}, func(w *world, ids []job.ID) { w.wantState(ids[0], job.Completed) })
 }
 
+// TestLeadInAWorkflow: a job that needs a lead begins when that has ended, and its children hold up nothing.
+func TestLeadInAWorkflow(t *testing.T) {
+	joined := func(s *job.Spec) { s.Flow.Joined = true }
+	next := task("next", time.Second, joined, func(s *job.Spec) { s.Flow.Needs = []job.Name{"lead"} })
+	leads(t, []job.Spec{leading("lead", joined), next}, map[job.Name]func(context.Context, *playedRun){
+		"lead": func(ctx context.Context, r *playedRun) {
+			r.submit(t, ipc.NewChild{Name: "a", Instructions: "1s"}, ipc.Budget{})
+			r.submit(t, ipc.NewChild{Name: "left", Instructions: "1h"}, ipc.Budget{})
+			r.waits(job.WaitsForJobs)
+			r.await(ctx, t, false)
+		},
+	}, func(w *world, ids []job.ID) {
+		for _, id := range ids {
+			if e := w.wantState(id, job.Completed); e.ExitKind != job.ExitSucceeded {
+				w.Errorf("%s ended as %s", e.Spec.Name, e.ExitKind)
+			}
+		}
+		for name, want := range map[job.Name]job.ExitKind{"lead.a": job.ExitSucceeded, "lead.left": job.ExitCancelled} {
+			list, _, err := w.store.List(w.Context(), queue.Filter{Name: name})
+			if err != nil || len(list) != 1 || !list[0].State.Terminal() || list[0].State == job.Completed && list[0].ExitKind != want {
+				w.Errorf("%s: %+v, %v", name, list, err)
+			}
+		}
+	})
+}
+
 // TestLeadsAreFoundAgain: the scheduler that comes after one that was killed ends the children of jobs that have ended, and the
 // next attempt of a lead finds its own again.
 func TestLeadsAreFoundAgain(t *testing.T) {

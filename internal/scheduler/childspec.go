@@ -39,7 +39,7 @@ func (s *Children) specOf(lead *queue.Entry, r *ipc.SubmitChild, have int, ceded
 		Workspace: of.Workspace, Node: of.Node, Instructions: in.Instructions, SystemPrompt: of.SystemPrompt,
 		Env: of.Env, Sandbox: of.Sandbox, Git: of.Git, Ask: of.Ask, Priority: of.Priority, Class: of.Class, Deadline: of.Deadline, Output: in.Output,
 		Agent: of.Agent, Trigger: of.Trigger, Domain: of.Domain, Expect: of.Expect, Trace: of.Trace, Context: of.Context,
-		Lead: job.Lead{Job: lead.ID, Depth: of.Lead.Depth + 1},
+		Flow: job.Flow{Joined: of.Flow.Joined}, Lead: job.Lead{Job: lead.ID, Depth: of.Lead.Depth + 1},
 	}
 	if c.Workspace.Isolation == job.Direct { // which is its lead's alone
 		c.Workspace.Isolation = job.Worktree
