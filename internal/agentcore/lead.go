@@ -365,8 +365,12 @@ func (l *lead) Cancel(ctx context.Context, name string) (runmcp.Job, error) {
 
 // Ask asks a person.
 func (l *lead) Ask(ctx context.Context, question string, tick func(string)) (runmcp.Answer, error) {
-	if strings.TrimSpace(question) == "" {
+	question = runmcp.Clean(question)
+	switch n := len(question); {
+	case strings.TrimSpace(question) == "":
 		return runmcp.Answer{}, errors.New("question must not be empty: say what you want to know")
+	case n > maxQuestionText:
+		return runmcp.Answer{}, fmt.Errorf("question has %d bytes, at most %d are allowed: ask in a few sentences", n, maxQuestionText)
 	}
 	a, err := l.talk.askWords(ctx, question, func() { tick("waits for a person") })
 	if err != nil {

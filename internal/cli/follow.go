@@ -150,12 +150,16 @@ func updateOfEvent(e *api.Job, event *job.Event) api.Update {
 }
 
 // anyFailed reports whether a job of a run has not completed, other than as it was
-// to be: skipped, done again by its team, or part of another that says how it went.
+// to be: skipped, done again by its team, submitted by the agent of another, or part of one, that says how it went.
 func anyFailed(entries []api.Job) bool {
 	again := restarted(entries)
+	here := map[job.ID]bool{}
+	for i := range entries {
+		here[entries[i].ID] = true
+	}
 	return slices.ContainsFunc(entries, func(e api.Job) bool {
 		state := statusOf(&e).State
-		return state != job.RunCompleted && e.Skipped == "" && !again[e.ID] && (e.Spec.Flow.Node == "" || state != job.RunCancelled)
+		return state != job.RunCompleted && e.Skipped == "" && !here[e.Spec.Lead.Job] && !again[e.ID] && (e.Spec.Flow.Node == "" || state != job.RunCancelled)
 	})
 }
 
