@@ -116,7 +116,7 @@ func (l *lead) wait() (end func()) {
 	defer l.mu.Unlock()
 	if l.waiting++; l.waiting == 1 {
 		l.permit.Lend(true)
-		l.emit(job.Event{Kind: job.EventState, State: job.Running, Change: job.WaitsForJobs, Text: "waits for the jobs that its agent has submitted"})
+		l.tellWait()
 	}
 	return func() {
 		l.mu.Lock()
@@ -126,6 +126,10 @@ func (l *lead) wait() (end func()) {
 			l.emit(job.Event{Kind: job.EventState, State: job.Running, Change: job.WaitedForJobs})
 		}
 	}
+}
+
+func (l *lead) tellWait() {
+	l.emit(job.Event{Kind: job.EventState, State: job.Running, Change: job.WaitsForJobs, Text: "waits for the jobs that its agent has submitted"})
 }
 
 // cede takes what the scheduler says of what the jobs take of the run's budget.
@@ -246,9 +250,13 @@ const (
 func (l *lead) Wait(ctx context.Context, names []string, any bool, wait time.Duration, tick func(string)) (out runmcp.Jobs, err error) {
 	until, ticked := time.Now().Add(wait), time.Now()
 	for pause := askSoon; ; pause = min(2*pause, askLate) {
+		asked := time.Now()
 		all, err := l.list(ctx)
 		if err != nil {
 			return out, err
+		}
+		if pause > askSoon && time.Since(asked) > askLate { // another scheduler may have answered, which has not heard it
+			l.tellWait()
 		}
 		if out, err = stands(all.Children, names, any); err != nil || out.Done || !time.Now().Before(until) {
 			return out, err

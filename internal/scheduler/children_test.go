@@ -377,7 +377,7 @@ func TestLeadsAreFoundAgain(t *testing.T) {
 			c.answer = func(_ context.Context, method string, params json.RawMessage) (any, error, bool) {
 				if method == ipc.MethodRequestPermit {
 					var q ipc.PermitRequest
-					if json.Unmarshal(params, &q) == nil && q.Attempt == 2 {
+					if json.Unmarshal(params, &q) == nil && q.Attempt == 2 && q.Limits.MaxTokens == 1000 { // the lead's
 						ceded = q.Ceded
 					}
 				}

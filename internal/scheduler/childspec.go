@@ -35,7 +35,7 @@ func (s *Children) specOf(lead *queue.Entry, r *ipc.SubmitChild, have int, ceded
 		return job.Spec{}, fmt.Errorf("instructions and output have %d bytes, at most %d are allowed; put long material into a file that is committed", len(in.Instructions)+len(in.Output), maxChildWords)
 	}
 	c := job.Spec{
-		Name: job.Name(strings.NewReplacer("@", "-", "+", "-").Replace(string(of.Name)) + "." + in.Name), Tenant: of.Tenant, Type: of.Type, Worker: of.Worker, Model: of.Model, Fallback: of.Fallback,
+		Name: nameOfChild(of.Name, in.Name), Tenant: of.Tenant, Type: of.Type, Worker: of.Worker, Model: of.Model, Fallback: of.Fallback,
 		Workspace: of.Workspace, Node: of.Node, Instructions: in.Instructions, SystemPrompt: of.SystemPrompt,
 		Env: of.Env, Sandbox: of.Sandbox, Git: of.Git, Ask: of.Ask, Priority: of.Priority, Class: of.Class, Deadline: of.Deadline, Output: in.Output,
 		Agent: of.Agent, Trigger: of.Trigger, Domain: of.Domain, Expect: of.Expect, Trace: of.Trace, Context: of.Context,
@@ -73,6 +73,12 @@ func (s *Children) specOf(lead *queue.Entry, r *ipc.SubmitChild, have int, ceded
 		return job.Spec{}, fmt.Errorf("%s: %s", errs[0].Field, errs[0].Message)
 	}
 	return c, nil
+}
+
+// nameOfChild returns what the job is called that an agent calls name. It fits into 64 characters.
+func nameOfChild(lead job.Name, name string) job.Name {
+	of := strings.NewReplacer("@", "-", "+", "-").Replace(string(lead)) // of parts and of what was restarted
+	return job.Name(of[:min(len(of), 63-len(name))] + "." + name)
 }
 
 func asCapabilities(list []string) (out []job.Capability) {

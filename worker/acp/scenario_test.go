@@ -23,7 +23,7 @@ var updateFiles = flag.Bool("update", false, "write what sessions do into the sc
 // TestScenarios plays testdata/scenarios/*.txt. A line that begins with a sign is an input,
 // and the lines below it, which begin with two spaces, are what the session does about it:
 //
-//	= FIELD VALUE        of the task, before all inputs: may, session, fork, model, system, output, confined
+//	= FIELD VALUE        of the task, before all inputs: may, session, fork, model, system, output, tools, confined
 //	< {…}                a line of the agent
 //	! message ID TEXT    again ID TEXT    answer ID DECISION TEXT    value ID JSON
 //	! interrupt    cancel    timer NAME    done ID DATA    created ID    failed ID    missing ID    end CODE
@@ -103,6 +103,8 @@ func setField(t *testing.T, task *worker.Task, field string) {
 		task.Model = value
 	case "system":
 		task.SystemPrompt = value
+	case "tools":
+		task.Tools = &worker.ToolServer{Name: "scheduler", URL: value, Key: "run-key"}
 	case "output":
 		task.Output = json.RawMessage(value)
 	default:
