@@ -266,6 +266,25 @@ func TestLeadSubmits(t *testing.T) {
 	}
 }
 
+// TestWaitThatIsGivenUp: a run whose program does not wait any more takes its slot back.
+func TestWaitThatIsGivenUp(t *testing.T) {
+	a := lead(t, nil)
+	defer a.close()
+	a.kids.list = []ipc.Child{{Name: "a", Job: "j", State: "running"}}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := a.session.CallTool(ctx, &mcp.CallToolParams{Name: "wait_jobs", Arguments: map[string]any{"seconds": 3600}})
+		ended <- err
+	}()
+	a.await(func(e job.Event) bool { return e.Change == job.WaitsForJobs })
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("the wait came to an end by itself")
+	}
+	a.await(func(e job.Event) bool { return e.Change == job.WaitedForJobs })
+}
+
 // TestLeadGathers: what jobs have left comes bounded, as material, and their patches whole, in a file.
 func TestLeadGathers(t *testing.T) {
 	a := lead(t, nil)
