@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -70,6 +71,14 @@ type Entry struct {
 	RequeuedFrom job.ID     `json:"requeued_from,omitempty"`
 	RequeuedAs   job.ID     `json:"requeued_as,omitempty"`
 	DroppedAt    *time.Time `json:"dropped_at,omitempty"`
+	// Continues is the ended entry that this one goes on from, ContinuedAs the one that
+	// goes on from this one. Folder is the first of them, in whose folder, with whose
+	// sessions, they all work; "" is its own.
+	Continues   job.ID `json:"continues,omitempty"`
+	ContinuedAs job.ID `json:"continued_as,omitempty"`
+	Folder      job.ID `json:"folder,omitempty"`
+	// ForkedFrom is the entry with copies of whose work and session this one begins.
+	ForkedFrom job.ID `json:"forked_from,omitempty"`
 	// Held keeps a queued entry out of its lane, so that it is not claimed; "" does
 	// not. One that is HeldForApproval does not expire either: its work is done.
 	Held job.Hold `json:"held,omitempty"`
@@ -102,6 +111,9 @@ func (e *Entry) MaxAttempts() int {
 	}
 	return 0
 }
+
+// WorksIn is the job in whose folder the entry works, with that one's sessions.
+func (e *Entry) WorksIn() job.ID { return cmp.Or(e.Folder, e.ID) }
 
 // Batch is what one `run` submitted: the jobs whose summary is printed together.
 type Batch struct {

@@ -37,7 +37,10 @@ type Writer interface {
 	// dead. ErrTooManyJobs and ErrQueueFull if there are more than the store's
 	// Bounds allow. An entry with RequeuedFrom does a dead letter again, which says so
 	// from then on; ErrIllegalTransition if that is none, or was requeued or
-	// dropped already. An entry may be Held from the start, but not for approval,
+	// dropped already. An entry with Continues goes on from one that has ended, which
+	// says so from then on, and is requeued as it if it was a dead letter that waits;
+	// ErrIllegalTransition if that has not ended, or another entry goes on from it
+	// already. An entry may be Held from the start, but not for approval,
 	// and Resolved.
 	//
 	// An entry with a key (job.Spec.Duplicates) meets, in the order of the

@@ -63,6 +63,12 @@ type Spawn struct {
 	Entries []Entry
 }
 
+// Add is an Enqueue among other ops.
+type Add struct {
+	Batch   Batch
+	Entries []Entry
+}
+
 // Conclude ends an entry that is held for its parts or its team without an
 // attempt: Queued, Dispatched, Completed in one.
 type Conclude struct {
@@ -131,6 +137,7 @@ func (Ready) op()    {}
 func (Keep) op()     {}
 func (Skip) op()     {}
 func (Spawn) op()    {}
+func (Add) op()      {}
 func (Conclude) op() {}
 func (Await) op()    {}
 func (Decide) op()   {}

@@ -67,23 +67,26 @@ func (s *memoryState) find(id job.ID) (*record, error) {
 }
 
 func (m *memory) enqueue(b queue.Batch, entries []queue.Entry) error {
-	return m.change(func(s *memoryState) error {
-		if slices.ContainsFunc(entries, func(e queue.Entry) bool { return s.dead(e.Spec.Tenant, e.Spec.Agent) }) {
-			return queue.ErrDeadOwner
+	return m.change(func(s *memoryState) error { return s.enqueue(queue.Add{Batch: b, Entries: entries}) })
+}
+
+func (s *memoryState) enqueue(op queue.Add) error {
+	b, entries := op.Batch, op.Entries
+	if slices.ContainsFunc(entries, func(e queue.Entry) bool { return s.dead(e.Spec.Tenant, e.Spec.Agent) }) {
+		return queue.ErrDeadOwner
+	}
+	if !slices.ContainsFunc(s.batches, func(x queue.Batch) bool { return x.ID == b.ID }) {
+		s.batches = append(s.batches, b)
+	}
+	for _, e := range entries {
+		if s.named(b.ID, &e) != nil {
+			return queue.ErrDuplicate
 		}
-		if !slices.ContainsFunc(s.batches, func(x queue.Batch) bool { return x.ID == b.ID }) {
-			s.batches = append(s.batches, b)
+		if err := s.add(b.ID, e); err != nil {
+			return err
 		}
-		for _, e := range entries {
-			if s.named(b.ID, &e) != nil {
-				return queue.ErrDuplicate
-			}
-			if err := s.add(b.ID, e); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // named returns the entry of a batch that has the name and tenant of e.
@@ -109,6 +112,9 @@ func (s *memoryState) add(batch job.BatchID, e queue.Entry) error {
 		e.Waiting = waiting
 	}
 	if err := s.requeue(&e); err != nil {
+		return err
+	}
+	if err := s.goOn(&e); err != nil {
 		return err
 	}
 	s.records = append(s.records, &record{Entry: e})
@@ -224,7 +230,7 @@ func (s *memoryState) applyOne(op queue.Op) error {
 			}
 		}
 		return nil
-	case queue.Ready, queue.Keep, queue.Skip, queue.Spawn, queue.Conclude, queue.Await, queue.Decide, queue.Write, queue.Erase:
+	case queue.Ready, queue.Keep, queue.Skip, queue.Spawn, queue.Add, queue.Conclude, queue.Await, queue.Decide, queue.Write, queue.Erase:
 		return s.applyFlow(op)
 	case queue.Drop:
 		r, err := s.deadLetter(op.ID)

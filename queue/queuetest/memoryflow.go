@@ -42,6 +42,8 @@ func (s *memoryState) applyFlow(op queue.Op) error {
 		return err
 	case queue.Spawn:
 		return s.spawn(op)
+	case queue.Add:
+		return s.enqueue(op)
 	case queue.Conclude:
 		return s.heldFor(op.ID, []job.Hold{job.HeldForParts, job.HeldForTeam}, func(r *record) error { return r.conclude(op) })
 	case queue.Await:

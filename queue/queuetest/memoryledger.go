@@ -48,6 +48,25 @@ func (s *memoryState) requeue(e *queue.Entry) error {
 	return err
 }
 
+// goOn marks the entry that a new one goes on from.
+func (s *memoryState) goOn(e *queue.Entry) error {
+	if e.Continues == "" {
+		return nil
+	}
+	r, err := s.find(e.Continues)
+	switch {
+	case err != nil:
+		return err
+	case !r.State.Terminal() || r.ContinuedAs != "":
+		return queue.ErrIllegalTransition
+	}
+	if r.deadLetter() {
+		r.RequeuedAs = e.ID
+	}
+	r.ContinuedAs = e.ID
+	return nil
+}
+
 // accounts sums by tenant, agent, worker and model what attempts have used: of
 // each the events that are stored, or its outcome, whichever says more.
 func (s *memoryState) accounts() map[queue.Account]queue.Account {

@@ -100,6 +100,12 @@ func (m *machine) entry(r *rapid.T, again bool) queue.Entry {
 	if rapid.IntRange(0, 3).Draw(r, "requeues") == 0 {
 		e.RequeuedFrom = m.someDeadLetter(r)
 	}
+	if rapid.IntRange(0, 4).Draw(r, "goes on") == 0 {
+		if list, _ := m.oracle.list(queue.Filter{}); len(list) > 0 {
+			e.Continues = rapid.SampledFrom(list).Draw(r, "from").ID
+			e.Folder, e.ForkedFrom = e.Continues, e.Continues
+		}
+	}
 	if rapid.Bool().Draw(r, "has policy") {
 		duplicate(rapid.SampledFrom(job.DuplicatePolicies()).Draw(r, "policy"), rapid.SampledFrom([]string{"k", "k", "l"}).Draw(r, "key"))(&e)
 	}

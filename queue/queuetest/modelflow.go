@@ -14,7 +14,7 @@ import (
 // flowOp draws an op of a workflow, most of them about what is held.
 func (m *machine) flowOp(r *rapid.T) queue.Op {
 	e := m.heldTarget(r)
-	switch rapid.SampledFrom([]string{"ready", "keep", "skip", "spawn", "conclude", "await", "await", "decide", "decide", "write", "erase"}).Draw(r, "flow op") {
+	switch rapid.SampledFrom([]string{"ready", "keep", "skip", "spawn", "add", "conclude", "await", "await", "decide", "decide", "write", "erase"}).Draw(r, "flow op") {
 	case "ready":
 		op := queue.Ready{ID: e.ID, Now: m.now}
 		if rapid.Bool().Draw(r, "is resolved") {
@@ -39,6 +39,8 @@ func (m *machine) flowOp(r *rapid.T) queue.Op {
 			op.Batch = "nowhere"
 		}
 		return op
+	case "add":
+		return queue.Add{Batch: rapid.SampledFrom(m.batches).Draw(r, "to batch"), Entries: m.entries(r)}
 	case "conclude":
 		return m.concludeOf(r, e)
 	case "await":

@@ -133,6 +133,8 @@ func promises() []promise {
 		{"DeadLetters", deadLetters},
 		{"DeadLetterRequeue", deadLetterRequeue},
 		{"DeadLetterShared", deadLetterShared},
+		{"ContinuesOnce", continuesOnce},
+		{"ContinuesStay", continuesStay},
 		{"LedgerOnce", ledgerOnce},
 		{"LedgerOutcome", ledgerOutcome},
 		{"LedgerPrice", ledgerPrice},

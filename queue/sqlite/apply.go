@@ -84,6 +84,8 @@ func (t *tx) apply(op queue.Op, bodies []string) error {
 		return t.skip(op)
 	case spawning:
 		return t.spawn(op)
+	case adding:
+		return t.enqueue(op)
 	case queue.Conclude:
 		return t.conclude(op)
 	case queue.Await:

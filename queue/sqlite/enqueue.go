@@ -24,22 +24,9 @@ type newEntry struct {
 // is stored: what was asked for, its times, its choice, session, feedback,
 // Waiting, Held and Resolved.
 func (s *Store) Enqueue(ctx context.Context, b queue.Batch, entries []queue.Entry) error {
-	fresh := make([]newEntry, len(entries))
-	for i := range entries {
-		var err error
-		if fresh[i], err = prepare(b.ID, &entries[i]); err != nil {
-			return fmt.Errorf("enqueue job %s (%q): %w", entries[i].ID, entries[i].Spec.Name, err)
-		}
-	}
-	if b.ID == "" {
-		return errors.New("enqueue: the batch has no id")
-	}
-	workflow, err := encode(&b.Workflow)
+	add, err := newAdding(queue.Add{Batch: b, Entries: entries})
 	if err != nil {
-		return fmt.Errorf("enqueue batch %s: %w", b.ID, err)
-	}
-	if workflow == "{}" {
-		workflow = ""
+		return fmt.Errorf("enqueue %w", err)
 	}
 	if s.writer != nil {
 		if b := s.writer.tx.room.bounds.Load(); b != nil {
@@ -48,12 +35,38 @@ func (s *Store) Enqueue(ctx context.Context, b queue.Batch, entries []queue.Entr
 			}
 		}
 	}
-	err = s.write(ctx, func(t *tx) error { return t.enqueue(b, workflow, fresh) })
-	if err != nil {
+	if err := s.write(ctx, func(t *tx) error { return t.enqueue(add) }); err != nil {
 		return fmt.Errorf("enqueue %d jobs of batch %s: %w", len(entries), b.ID, err)
 	}
 	s.writer.leases.expires(entries)
 	return nil
+}
+
+// adding is a queue.Add whose entries are ready to be stored.
+type adding struct {
+	queue.Add
+	workflow string // as it is stored, "" is none
+	fresh    []newEntry
+}
+
+func newAdding(op queue.Add) (a adding, err error) {
+	a = adding{Add: op, fresh: make([]newEntry, len(op.Entries))}
+	for i := range op.Entries {
+		e := &op.Entries[i]
+		if a.fresh[i], err = prepare(op.Batch.ID, e); err != nil {
+			return a, fmt.Errorf("job %s (%q): %w", e.ID, e.Spec.Name, err)
+		}
+	}
+	if op.Batch.ID == "" {
+		return a, errors.New("jobs: the batch has no id")
+	}
+	if a.workflow, err = encode(&op.Batch.Workflow); err != nil {
+		return a, fmt.Errorf("batch %s: %w", op.Batch.ID, err)
+	}
+	if a.workflow == "{}" {
+		a.workflow = ""
+	}
+	return a, nil
 }
 
 // prepare checks that e can be stored in batch and read back, and encodes it.
@@ -94,21 +107,22 @@ func prepare(batch job.BatchID, e *queue.Entry) (fresh newEntry, err error) {
 	return fresh, err
 }
 
-func (t *tx) enqueue(b queue.Batch, workflow string, entries []newEntry) error {
+func (t *tx) enqueue(op adding) error {
+	entries := op.fresh
 	if err := t.accounts.refuseDead(entries); err != nil {
 		return err
 	}
 	if err := t.room.take(entries); err != nil {
 		return err
 	}
-	if len(entries) > 1 || len(entries) == 1 && (entries[0].policy != job.RunEach || entries[0].RequeuedFrom != "") {
+	if len(entries) > 1 || len(entries) == 1 && (entries[0].policy != job.RunEach || entries[0].RequeuedFrom != "" || entries[0].Continues != "") {
 		if err := t.protect(); err != nil {
 			return err
 		}
 	}
-	batch, pool, err := t.batches.poolOf(b.ID)
+	batch, pool, err := t.batches.poolOf(op.Batch.ID)
 	if errors.Is(err, queue.ErrNotFound) {
-		batch, pool, err = t.batches.add(b, workflow, entries)
+		batch, pool, err = t.batches.add(op.Batch, op.workflow, entries)
 	}
 	if err != nil {
 		return err
@@ -138,12 +152,13 @@ func (t *tx) add(batch, pool int64, e newEntry) error {
 	}
 	seq, err := t.insert(`INSERT INTO entries (id, batch, pool, tenant, name, priority, class, created_at, runnable_at, deadline,
 			key, waits_for, coalesced_with, choice, session, session_worker, session_node, feedback, waiting, agent, requeued_from, held,
-			joined, worker)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			joined, worker, continues, folder, forked_from)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		string(e.ID), batch, pool, string(e.Spec.Tenant), string(e.Spec.Name), e.Spec.Priority, classOf(e.Spec.Class),
 		e.CreatedAt, e.RunnableAt, e.Deadline, e.key, string(r.waitsFor), string(r.coalescedWith),
 		e.Choice, e.Session, string(e.SessionWorker), e.SessionNode, e.Feedback, r.waiting,
-		string(e.Spec.Agent), string(e.RequeuedFrom), string(e.Held), e.Spec.Flow.Joined, string(e.Spec.Worker))
+		string(e.Spec.Agent), string(e.RequeuedFrom), string(e.Held), e.Spec.Flow.Joined, string(e.Spec.Worker),
+		string(e.Continues), string(e.Folder), string(e.ForkedFrom))
 	switch {
 	case isUnique(err):
 		same := "name in its batch"
@@ -169,7 +184,29 @@ func (t *tx) add(batch, pool int64, e newEntry) error {
 			return fmt.Errorf("job %s: %w", e.ID, err)
 		}
 	}
+	if e.Continues != "" {
+		if err := t.continueAs(e.Continues, e.ID); err != nil {
+			return fmt.Errorf("job %s: %w", e.ID, err)
+		}
+	}
 	return nil
+}
+
+// continueAs marks an entry that has ended as one that another goes on from.
+func (t *tx) continueAs(id, by job.ID) error {
+	n, err := t.change(`UPDATE entries SET continued_as = ?, requeued_as = CASE WHEN `+isDeadLetter+` THEN ? ELSE requeued_as END
+		WHERE id = ? AND continued_as = '' AND completed_at IS NOT NULL`, string(by), string(by), string(id))
+	if err != nil || n == 1 {
+		return err
+	}
+	e, err := t.standing(id)
+	if err != nil {
+		return err
+	}
+	if !e.state.Terminal() {
+		return fmt.Errorf("job %s is %s, and has not ended: %w", id, e.state, queue.ErrIllegalTransition)
+	}
+	return fmt.Errorf("another job goes on from job %s already: %w", id, queue.ErrIllegalTransition)
 }
 
 // classOf returns what is stored of a class: nothing of the usual one.

@@ -70,6 +70,8 @@ func looked(ops []queue.Op) (list []queue.Op, err error) {
 		switch op := op.(type) {
 		case queue.Spawn:
 			list[i], err = newSpawning(op)
+		case queue.Add:
+			list[i], err = newAdding(op)
 		case queue.Write:
 			list[i], err = newWriting(op)
 		}

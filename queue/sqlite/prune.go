@@ -17,8 +17,8 @@ const maxForgotten = 5000
 // of the batch.
 //
 // An entry whose result another one has (CoalescedWith) stays as long as that
-// one, and so does a dead letter that was requeued, since it is the history of
-// what does it again.
+// one, and so does a dead letter that was requeued, and what another goes on from,
+// since it is the history of that.
 func (s *Store) Prune(ctx context.Context, spec queue.PruneSpec) ([]job.ID, error) {
 	if spec.Max < 1 {
 		return nil, fmt.Errorf("forget at most %d jobs, want 1 or more", spec.Max)
@@ -112,6 +112,7 @@ const (
 	selectEnded = `SELECT e.seq, e.batch, e.id FROM entries e `
 	isUnbound   = ` AND NOT EXISTS (SELECT 1 FROM entries f WHERE f.coalesced_with <> '' AND f.coalesced_with = e.id)
 		AND (e.requeued_as = '' OR NOT EXISTS (SELECT 1 FROM entries f WHERE f.id = e.requeued_as))
+		AND (e.continued_as = '' OR NOT EXISTS (SELECT 1 FROM entries f WHERE f.id = e.continued_as))
 		AND NOT (e.joined AND EXISTS (SELECT 1 FROM entries u INDEXED BY entries_joined
 			WHERE u.joined AND u.state IN ('queued', 'dispatched') AND u.batch = e.batch)) ORDER BY e.completed_at LIMIT ?`
 	selectPrune = selectEnded + `INDEXED BY entries_ended WHERE e.completed_at IS NOT NULL AND e.completed_at < ?

@@ -13,7 +13,8 @@ const entryColumns = `e.seq, e.id, (SELECT b.id FROM batches b WHERE b.seq = e.b
 	e.created_at, e.runnable_at, e.deadline, e.dispatched_at, e.completed_at, e.holder, e.fence, e.lease_until,
 	e.choice, e.attempts, e.counted, e.spent, e.spent_time, e.session, e.session_worker, e.session_node, e.feedback,
 	e.waiting, e.dead_letter, e.cancel_requested, e.key, e.waits_for, e.coalesced_with, e.superseded_by,
-	e.error_class, e.requeued_from, e.requeued_as, e.dropped_at, e.held, coalesce((SELECT f.flow FROM flows f WHERE f.entry = e.seq), '')`
+	e.error_class, e.requeued_from, e.requeued_as, e.dropped_at, e.held,
+	e.continues, e.continued_as, e.folder, e.forked_from, coalesce((SELECT f.flow FROM flows f WHERE f.entry = e.seq), '')`
 
 const (
 	selectEntry = `SELECT ` + entryColumns + ` FROM entries e WHERE e.seq = ?`
@@ -52,7 +53,8 @@ func (r *entryRow) scan(row scanner) error {
 		&e.Choice, &e.Attempts, &e.Counted, &r.spent, &e.SpentTime, &e.Session, &e.SessionWorker, &e.SessionNode, &e.Feedback,
 		&e.Waiting, &e.DeadLetter, &e.CancelRequested,
 		&e.Key, &e.WaitsFor, &e.CoalescedWith, &e.SupersededBy,
-		&e.ErrorClass, &e.RequeuedFrom, &e.RequeuedAs, &e.DroppedAt, &e.Held, &r.flow)
+		&e.ErrorClass, &e.RequeuedFrom, &e.RequeuedAs, &e.DroppedAt, &e.Held,
+		&e.Continues, &e.ContinuedAs, &e.Folder, &e.ForkedFrom, &r.flow)
 }
 
 // decode reads the JSON columns. A walk over many candidates does it one by

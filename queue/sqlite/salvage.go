@@ -232,6 +232,9 @@ func (r *rescue) mend() error {
 	if version >= 5 {
 		script = append(script, mendWorkflows()...)
 	}
+	if version >= 10 {
+		script = append(script, `UPDATE entries SET continued_as = '' WHERE continued_as <> '' AND continued_as NOT IN (SELECT id FROM entries)`)
+	}
 	for _, statement := range script {
 		if err := r.to.exec(statement); err != nil {
 			return err
