@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -80,6 +81,14 @@ type Job struct {
 	RequeuedFrom job.ID `json:"requeued_from,omitempty"`
 	// RequeuedAs is the job that does this dead letter again.
 	RequeuedAs job.ID `json:"requeued_as,omitempty"`
+	// Continues is the ended job that this one goes on from: with its agent's session, in its folder.
+	Continues job.ID `json:"continues,omitempty"`
+	// ContinuedAs is the job that goes on from this one.
+	ContinuedAs job.ID `json:"continued_as,omitempty"`
+	// Folder is the job in whose folder this one works. Absent: its own.
+	Folder job.ID `json:"folder,omitempty"`
+	// ForkedFrom is the job with copies of whose work and session this one began.
+	ForkedFrom job.ID `json:"forked_from,omitempty"`
 	// DroppedAt is when somebody said that nothing more is to be done about it.
 	DroppedAt *time.Time `json:"dropped_at,omitempty"`
 	// Held says what keeps a queued job from being claimed.
@@ -103,6 +112,9 @@ type Job struct {
 	// CancelRequested is set when somebody asked to cancel a job that is dispatched.
 	CancelRequested bool `json:"cancel_requested,omitempty"`
 }
+
+// WorksIn is the job in whose folder the job works.
+func (j *Job) WorksIn() job.ID { return cmp.Or(j.Folder, j.ID) }
 
 // Approval is a question about the work of a job, and its answer.
 type Approval struct {

@@ -182,9 +182,20 @@ type SubmitJob struct {
 	Rules []job.AskRule `json:"rules,omitempty"`
 	// Messages are what people have said to the job that no attempt was told, in their order.
 	Messages []Message `json:"messages,omitempty"`
+	// Answered are questions of an earlier attempt that were answered since, and whose answers no program was given: the
+	// agent is told in its instructions. The answer to an equal question comes with AskPerson all the same.
+	Answered []Answered `json:"answered,omitempty"`
 	// Session is the agent's session to resume. If it is empty and HasSteps is false, the
 	// workspace starts from its base and the worker's private folder is emptied.
 	Session string `json:"session,omitempty"`
+	// Folder is the job in whose workspace the job goes on, with the private folders of that one's workers; absent: its
+	// own. The workspace is then left as it is, with Session or without, and made anew only where it is not.
+	Folder job.ID `json:"folder,omitempty"`
+	// Left is what another job had left that this one goes on from: of Folder, or of Fork. Absent: nothing is known of it.
+	Left *Left `json:"left,omitempty"`
+	// Fork is the job whose private folders hold Session: this one begins with a copy of them, and its workspace with
+	// what Left says, at the start of that job's. Absent: Session is the job's own.
+	Fork job.ID `json:"fork,omitempty"`
 	// KeepSession asks for the files of the agent's session as an artifact, unless the run does what was asked: the job
 	// may go on on another host.
 	KeepSession bool `json:"keep_session,omitempty"`
@@ -204,6 +215,15 @@ type SubmitJob struct {
 	// much of that for its workspace, in milliseconds. They feed the core's metrics.
 	QueueLagMS int64 `json:"worker_queue_lag_ms,omitempty"`
 	LockWaitMS int64 `json:"workspace_lock_wait_ms,omitempty"`
+}
+
+// Left is what the latest attempt that worked in a folder has left.
+type Left struct {
+	// Patch is all that differs from the start; its Path is "" if that is nothing. The core gets the file with
+	// MethodReadPatch where it is not on its host.
+	Patch job.Patch `json:"patch"`
+	// Here says that this attempt ran on the core's host, so that the folder is as it was left if it is there.
+	Here bool `json:"here,omitempty"`
 }
 
 // Carried is what is needed to go on with a session that another host had. The core gets the files with MethodReadPatch.

@@ -52,6 +52,14 @@ type Message struct {
 	Unread bool `json:"unread,omitempty"`
 }
 
+// Answered is a question that was answered when the program that had asked was gone.
+type Answered struct {
+	Question string          `json:"question"`           // its text, at most 1 KiB
+	Decision string          `json:"decision,omitempty"` // as worker.Decision; absent: it wanted words
+	Text     string          `json:"text,omitempty"`     // what was said besides, or the answer itself
+	Value    json.RawMessage `json:"value,omitempty"`    // of a question with a schema
+}
+
 // AskPerson stores a question of a run whose answer nobody knows yet. Asking again changes
 // nothing. It comes before the run is told to wait; the answer to the question comes with
 // it, if one was given to an equal question before, else with TellRun.

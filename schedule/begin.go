@@ -148,7 +148,7 @@ func (fs *flights) begin(at time.Time, f *flight, p *ipc.Permit) {
 		}}},
 		Call: Submit{Run: f.run, Job: ipc.SubmitJob{
 			Permit: p.ID, Job: e.ID, Attempt: began.Attempt, Choice: began.Choice, Spec: e.Spec,
-			Session: began.Resume(), Elsewhere: began.Moved(), Feedback: e.Feedback, Resolved: e.Resolved,
+			Session: began.Resume(), Elsewhere: began.Moved(), Folder: e.Folder, Feedback: e.Feedback, Resolved: e.Resolved,
 			QueueLagMS: max(began.Began.Sub(e.RunnableAt), 0).Milliseconds(), LockWaitMS: began.Waited.Milliseconds(),
 		}},
 		Tell: []Told{Begun{f.run}},

@@ -66,7 +66,7 @@ func (e *execution) packSession(patterns []string, of about) ([]byte, error) {
 		return nil, err
 	}
 	defer root.Close()
-	names, err := sessionFiles(root.FS(), patterns)
+	names, err := sessionFiles(root.FS(), patterns, maxSessionFiles)
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +106,8 @@ func (e *execution) packSession(patterns []string, of about) ([]byte, error) {
 }
 
 // sessionFiles returns the files that match the patterns, or are below folders that do, in order. What is no regular file
-// is left out.
-func sessionFiles(of fs.FS, patterns []string) ([]string, error) {
+// is left out. More files than most are an error.
+func sessionFiles(of fs.FS, patterns []string, most int) ([]string, error) {
 	var names []string
 	for _, pattern := range patterns {
 		matches, err := fs.Glob(of, pattern)
@@ -119,8 +119,8 @@ func sessionFiles(of fs.FS, patterns []string) ([]string, error) {
 				if err == nil && d.Type().IsRegular() {
 					names = append(names, name)
 				}
-				if len(names) > maxSessionFiles {
-					return fmt.Errorf("it has more than %d files", maxSessionFiles)
+				if len(names) > most {
+					return fmt.Errorf("it has more than %d files", most)
 				}
 				return err
 			})

@@ -31,7 +31,7 @@ type Confining struct {
 	Settings ipc.Sandbox
 	Host     sandbox.Host
 	Dir      *statedir.Dir
-	Job      job.ID
+	Job      job.ID // whose private folders it uses
 	Worker   job.WorkerKind
 	Programs []string // the command that the worker's settings name, if they do
 
@@ -179,7 +179,7 @@ func (e *execution) confine(ctx context.Context, ws *workspace.Workspace, dir st
 	borrowed, folder := ws.Grants()
 	granted := e.grants.list()
 	c, err := Confine(ctx, Confining{
-		Spec: &e.submit.Spec, Settings: e.settings.Sandbox, Host: e.session.can, Dir: e.session.dir, Job: e.submit.Job, Worker: e.submit.Choice.Worker,
+		Spec: &e.submit.Spec, Settings: e.settings.Sandbox, Host: e.session.can, Dir: e.session.dir, Job: e.folder(), Worker: e.submit.Choice.Worker,
 		Programs: e.settings.Workers[e.submit.Choice.Worker].Command, Workspace: folder, Borrowed: borrowed, Temp: e.temp, Scratch: filepath.Join(dir, "scratch"),
 		User: e.userVariable, Credentials: e.session.credentials, Audit: &e.session.audit, Emit: e.emit, Stop: e.stop,
 		Granted: granted, NewMark: e.session.host.NewMark,

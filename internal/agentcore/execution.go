@@ -252,24 +252,31 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 	if err != nil {
 		return e.notPrepared(ctx, started, err)
 	}
+	e.workspaces = e.session.workspaces.TrustFilters(e.settings.TrustFilters)
+	if e.gitHeld() {
+		e.workspaces = e.workspaces.Confine(e.session.confinedGit)
+	}
 	request := workspace.Request{
-		Job: e.submit.Job, Name: e.submit.Spec.Name, Spec: e.submit.Spec.Workspace, Fresh: session != nil || e.submit.Session == "" && !e.submit.HasSteps,
+		Job: e.folder(), Name: e.submit.Spec.Name, Spec: e.submit.Spec.Workspace, Fresh: session != nil || e.submit.Session == "" && !e.submit.HasSteps,
 		OnConflict: e.submit.Spec.Flow.OnConflict, Title: e.title(), Origin: e.origin,
 	}
 	if e.submit.Attempt > 1 {
 		request.Uncollected = e.session.dir.Attempt(e.submit.Job, e.submit.Attempt-1)
 	}
-	if request.Patches, err = e.bring(ctx); err != nil {
+	bring, err := e.inherit(ctx, session, &request)
+	if err != nil {
 		return e.notPrepared(ctx, started, err)
 	}
-	e.workspaces = e.session.workspaces.TrustFilters(e.settings.TrustFilters)
-	if e.gitHeld() {
-		e.workspaces = e.workspaces.Confine(e.session.confinedGit)
+	if request.Patches, err = e.bring(ctx); err != nil {
+		return e.notPrepared(ctx, started, err)
 	}
 	prepare := func() (*workspace.Workspace, error) { return e.workspaces.Prepare(ctx, request) }
 	ws, err := prepare()
 	if err == nil {
 		ws, err = e.goOn(ctx, session, ws, prepare)
+	}
+	if err == nil {
+		err = bring(ctx, ws)
 	}
 	if err != nil {
 		return e.notPrepared(ctx, started, err)
@@ -305,7 +312,7 @@ func (e *execution) attempt(ctx context.Context) job.Outcome {
 func (e *execution) dropReplaced(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var dropping sync.WaitGroup
-	dropping.Go(func() { e.workspaces.DropReplaced(ctx, e.submit.Job) })
+	dropping.Go(func() { e.workspaces.DropReplaced(ctx, e.folder()) })
 	return func() {
 		cancel()
 		dropping.Wait()

@@ -60,7 +60,7 @@ func (e *execution) fetched(ctx context.Context, mirrors *travel.Mirrors) (*trav
 		return nil, travel.Start{}, notFetched(err)
 	}
 	start := travel.Start{Base: commit, Commit: commit}
-	return m, start, m.Hold(ctx, start, e.workspaces.Home(e.submit.Job))
+	return m, start, m.Hold(ctx, start, e.workspaces.Home(e.folder()))
 }
 
 // notFetched says what follows from a repository that was not fetched.
@@ -100,7 +100,7 @@ func (e *execution) taken(ctx context.Context, mirrors *travel.Mirrors) (*travel
 		return nil, travel.Start{}, err
 	}
 	start := travel.Start{Base: p.Base, Commit: p.Commit, Sub: w.Sub}
-	hold := func() error { return m.Hold(ctx, start, e.workspaces.Home(e.submit.Job)) }
+	hold := func() error { return m.Hold(ctx, start, e.workspaces.Home(e.folder())) }
 	if err = hold(); !errors.Is(err, travel.ErrMissing) {
 		return m, start, err
 	}

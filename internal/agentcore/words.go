@@ -52,6 +52,9 @@ func (e *execution) words(ws *workspace.Workspace) (text string, env []string, e
 		input = r.Input
 	}
 	if a, err := e.adapter(); err != nil || !worker.TraitsOf(a).Script {
+		if e.submit.Left != nil {
+			return goingOn(text+inputBlock(input)+clashBlock(ws), &e.submit) + e.movedBlock(ws), nil, nil
+		}
 		return instructions(text+inputBlock(input)+clashBlock(ws)+e.movedBlock(ws), e.submit.Session, e.submit.Feedback), nil, nil
 	}
 	for _, file := range []struct {
@@ -90,6 +93,49 @@ func instructions(text, session, feedback string) string {
 	}
 }
 
+// goingOn returns the words of a job that goes on from another one, before what people have said since. Whoever has the
+// session knows the task.
+func goingOn(text string, r *ipc.SubmitJob) string {
+	var b strings.Builder
+	switch {
+	case r.Session == "":
+		b.WriteString("This task was worked on before. Look at what is there already: the folder holds what came of it. Then do what you are told at the end. The task was:\n\n" + text)
+	case r.Attempt > 1 && r.Fork == "":
+		b.WriteString("You were interrupted. Look at what is there already, and finish what you were told.")
+	default:
+		b.WriteString("You have ended your work on this task. The folder holds what you left, unless others have changed it since.")
+	}
+	if r.Feedback != "" {
+		b.WriteString("\n\nYour previous attempt was not accepted:\n" + r.Feedback)
+	}
+	return b.String()
+}
+
+// answeredBlock returns what to add to the instructions of an agent whose questions were answered when it was gone.
+func answeredBlock(list []ipc.Answered) string {
+	if len(list) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\n\nWhat you asked before you were interrupted was answered since:")
+	for _, a := range list {
+		answer := "no"
+		switch {
+		case a.Decision == "" && a.Text == "":
+			answer = string(a.Value)
+		case a.Decision == "":
+			answer = a.Text
+		case worker.Decision(a.Decision).Allows():
+			answer = "yes; do it again if you still need it"
+		}
+		if a.Decision != "" && a.Text != "" {
+			answer += ". " + a.Text
+		}
+		fmt.Fprintf(&b, "\n\nYou asked: %s\nThe answer is: %s", a.Question, answer)
+	}
+	return b.String()
+}
+
 // saidBlock returns what to add to the instructions of an agent that people have told something
 // before it began.
 func saidBlock(said []ipc.Message) string {
@@ -113,6 +159,9 @@ func (e *execution) movedBlock(ws *workspace.Workspace) string {
 	from := e.moved(ws)
 	if from == "" {
 		return ""
+	}
+	if e.submit.Fork != "" {
+		return "\n\nYou go on in a copy: your folder, with all that you had changed, is now " + ws.Dir + " instead of " + from + "."
 	}
 	return "\n\nYou go on on another host: your folder, with all that you had changed, is now " + ws.Dir + " instead of " + from + "."
 }

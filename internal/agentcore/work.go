@@ -63,7 +63,9 @@ func (e *execution) workHeld(ctx context.Context, ws *workspace.Workspace, dir s
 		return failed(time.Now(), job.Config, cannotStream(e.submit)), nil
 	}
 	given, spoken := e.talk.divide(adapter, e.submit.Messages)
-	task.Instructions += saidBlock(spoken)
+	if !worker.TraitsOf(adapter).Script {
+		task.Instructions += answeredBlock(e.submit.Answered) + saidBlock(spoken)
+	}
 	session, err := adapter.Start(task)
 	if err != nil {
 		return failed(time.Now(), job.Config, fmt.Errorf("start worker %s: %w", task.Kind, err)), nil
@@ -210,7 +212,7 @@ func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) 
 	t := &worker.Task{
 		Job: e.submit.Job, Name: spec.Name, Attempt: e.submit.Attempt, Kind: choice.Worker, Model: model,
 		Instructions: words, SystemPrompt: spec.SystemPrompt,
-		Dir: ws.Dir, Home: home, Scratch: filepath.Join(dir, "scratch"), Session: e.submit.Session, Moved: e.moved(ws),
+		Dir: ws.Dir, Home: home, Scratch: filepath.Join(dir, "scratch"), Session: e.submit.Session, Fork: e.submit.Fork != "" && e.submit.Session != "", Moved: e.moved(ws),
 		Asked: spec.Ask.Asks(), Capabilities: spec.Capabilities, AllowCommands: spec.AllowCommands, Output: spec.Output, Limits: e.remaining(),
 		Environ: e.held.Environ(worker.SetEnv(append(env, more...), "TMPDIR", e.temp)), Confined: e.held != nil, Models: e.held.modelEndpoint(), Tools: e.lead.tools(), Lookup: e.core.cfg.Lookup, Settings: settings, Streams: e.stream != nil,
 	}
@@ -234,7 +236,7 @@ func (e *execution) task(ws *workspace.Workspace, dir string, a worker.Adapter) 
 }
 
 // home is the worker's private folder.
-func (e *execution) home() string { return e.session.dir.Home(e.submit.Job, e.submit.Choice.Worker) }
+func (e *execution) home() string { return e.session.dir.Home(e.folder(), e.submit.Choice.Worker) }
 
 // callersEnv gives the variables that the job names the values of the process that
 // handed the job over, if there is one.

@@ -349,6 +349,7 @@ func showJob(w io.Writer, folder func(*job.Attempt) string, e *api.Job, attempts
 	line("lead", "%s", s.Lead.Job)
 	line("payload", "%s", firstLine(string(s.Payload)))
 	line("requeued", "%s", requeuedText(e))
+	line("continued", "%s", continuedText(e))
 	line("key", "%s", e.Key)
 	line("needs", "%s", joinedWords(s.Flow.Needs))
 	line("if", "%s", s.Flow.If)
@@ -456,6 +457,21 @@ func requeuedText(e *api.Job) string {
 	}
 	if e.DroppedAt != nil {
 		parts = append(parts, "dropped on "+e.DroppedAt.Local().Format(time.DateTime))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// continuedText says which job a job goes on from, which one goes on from it, and of which it began as a copy.
+func continuedText(e *api.Job) string {
+	var parts []string
+	if e.ForkedFrom != "" {
+		parts = append(parts, "began as a copy of "+string(e.ForkedFrom))
+	}
+	if e.Continues != "" {
+		parts = append(parts, "goes on from "+string(e.Continues))
+	}
+	if e.ContinuedAs != "" {
+		parts = append(parts, "goes on as "+string(e.ContinuedAs))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -152,7 +152,7 @@ func tellRest(ctx context.Context, con *console, p *peer, e *api.Job) error {
 // liveDiff prints what an unfinished job has changed up to now.
 func liveDiff(ctx context.Context, con *console, dir *statedir.Dir, e *api.Job) error {
 	w := workspaces(dir, nil)
-	ws, err := w.Open(ctx, e.ID, e.Spec.Workspace)
+	ws, err := w.Open(ctx, e.WorksIn(), e.Spec.Workspace)
 	if errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintf(con.stderr, "job %s has not started\n", e.Spec.Name)
 		return nil
@@ -285,10 +285,15 @@ func apply(ctx context.Context, con *console, prog *program, p *peer, j *api.Job
 	}
 	defer done()
 	w = w.TrustFilters(cfg.Workspace.TrustFilters)
-	applied, err := w.Apply(ctx, job.Patch{Job: name, Path: patch.Path, Bytes: patch.Bytes, SHA256: patch.SHA256}, to)
+	before, done, err := p.patchesBefore(ctx, e, o.whole)
+	if err != nil {
+		return err
+	}
+	defer done()
+	applied, err := w.Apply(ctx, job.Patch{Job: name, Path: patch.Path, Bytes: patch.Bytes, SHA256: patch.SHA256}, to, before...)
 	var conflict *workspace.ConflictError
 	if errors.As(err, &conflict) {
-		start, byHand := w.StartCommit(e.ID), "scheduler diff "+string(name)
+		start, byHand := w.StartCommit(e.WorksIn()), "scheduler diff "+string(name)
 		if !e.Spec.Workspace.IsFolder() {
 			start = e.Spec.Workspace.Parcel.Base
 		} else if last := lastOutcome(j.Attempts); last != nil && last.Commit != nil && start != "" && o.to == "" && (o.whole || e.Resolved == nil || len(e.Resolved.Patches) == 0) {
@@ -320,6 +325,41 @@ func apply(ctx context.Context, con *console, prog *program, p *peer, j *api.Job
 	}
 	fmt.Fprintf(con.stdout, "%s changed in %s, not staged\n", count(len(applied.Files), "file"), terminal.Visible(applied.Root, ""))
 	return nil
+}
+
+// maxBefore bounds how many of the jobs that a job goes on from are looked at.
+const maxBefore = 32
+
+// patchesBefore returns the patches of the jobs that a job goes on from, the latest first, whose work its own holds too. done
+// removes those that came from elsewhere.
+func (p *peer) patchesBefore(ctx context.Context, e *api.Job, whole bool) (list []job.Patch, done func(), err error) {
+	var all []func()
+	done = func() {
+		for _, f := range all {
+			f()
+		}
+	}
+	for id := e.Continues; id != "" && len(all) < maxBefore; {
+		j, err := p.Job(ctx, string(id))
+		if isNotFound(err) {
+			break
+		}
+		if err != nil {
+			done()
+			return nil, nil, err
+		}
+		patch, drop, err := p.fetchPatch(ctx, &j, savedPatch(j.Attempts, whole))
+		if err != nil {
+			done()
+			return nil, nil, err
+		}
+		all = append(all, drop)
+		if patch.Path != "" {
+			list = append(list, job.Patch{Job: j.Job.Spec.Name, Path: patch.Path, Bytes: patch.Bytes, SHA256: patch.SHA256})
+		}
+		id = j.Job.Continues
+	}
+	return list, done, nil
 }
 
 // partsOf returns the patch files whose work a patch of the job holds: its own, and
@@ -394,7 +434,7 @@ that the job was given holds the same.
 				if err != nil {
 					return err
 				}
-				return clean(cmd.Context(), con, p.offline.dir, jobs, force)
+				return clean(cmd.Context(), con, p, jobs, force)
 			})
 		},
 	}
@@ -497,18 +537,55 @@ type keptWorkspace struct {
 	Why string `json:"why"`
 }
 
-func clean(ctx context.Context, con *console, dir *statedir.Dir, entries []api.Job, force bool) error {
+// inUseError says that a workspace is that of a job which has not ended.
+type inUseError struct{ by api.Job }
+
+func (e *inUseError) Error() string {
+	return fmt.Sprintf("it is kept: job %s, which goes on from it, is %s", e.by.ID, statusOf(&e.by).State)
+}
+
+// unused returns an *inUseError if a job that has not ended works in the folder of a job that has.
+func unused(ctx context.Context, p *peer, e *api.Job) error {
+	for at, by := e, e.ContinuedAs; by != ""; by = at.ContinuedAs {
+		next, err := p.Client.Job(ctx, string(by))
+		if err != nil {
+			return err
+		}
+		if at = &next.Job; !at.State.Terminal() {
+			return &inUseError{*at}
+		}
+	}
+	return nil
+}
+
+func clean(ctx context.Context, con *console, p *peer, entries []api.Job, force bool) error {
+	dir := p.offline.dir
 	w := workspaces(dir, nil)
 	out := cleaned{Kept: []keptWorkspace{}}
-	unapplied := 0
+	unapplied, seen := 0, map[job.ID]bool{}
 	var errs []error
 	for i := range entries {
 		e := &entries[i]
-		_, err := w.Open(ctx, e.ID, e.Spec.Workspace)
+		folder := e.WorksIn()
+		if seen[folder] {
+			continue
+		}
+		seen[folder] = true
+		_, err := w.Open(ctx, folder, e.Spec.Workspace)
 		existed := !errors.Is(err, fs.ErrNotExist)
-		err = w.Remove(ctx, e.ID, e.Spec.Workspace, workspace.RemoveOptions{Force: force, KeepUnapplied: true})
+		homes, _ := filepath.Glob(filepath.Join(dir.Job(folder), "home-*"))
+		err = w.Remove(ctx, folder, e.Spec.Workspace, workspace.RemoveOptions{
+			Force: force, KeepUnapplied: true, Unused: func(ctx context.Context) error { return unused(ctx, p, e) }, Also: homes,
+		})
 		var unsaved *workspace.UnsavedError
+		var inUse *inUseError
 		switch {
+		case errors.As(err, &inUse):
+			out.Kept = append(out.Kept, keptWorkspace{e.ID, inUse.Error()})
+			if !con.json {
+				fmt.Fprintf(con.stdout, "%s: %s\n", e.Spec.Name, inUse.Error())
+			}
+			continue
 		case errors.As(err, &unsaved):
 			out.Kept = append(out.Kept, keptWorkspace{e.ID, unsaved.Error()})
 			if unsaved.Patch != "" {
@@ -521,10 +598,6 @@ func clean(ctx context.Context, con *console, dir *statedir.Dir, entries []api.J
 		case err != nil:
 			errs = append(errs, fmt.Errorf("job %s: %w", e.Spec.Name, err))
 			continue
-		}
-		homes, _ := filepath.Glob(filepath.Join(dir.Job(e.ID), "home-*"))
-		for _, home := range homes {
-			errs = append(errs, os.RemoveAll(home))
 		}
 		if existed {
 			out.Removed++

@@ -108,10 +108,10 @@ func confinedJobOf(ctx context.Context, con *console, prog *program, p *peer, j 
 		c.program, _ = c.adapter.Locate(c.settings) // else the run tells why not
 	}
 	c.of = agentcore.Confining{
-		Spec: spec, Granted: granted, Settings: sandboxSettings(cfg.Sandbox, dir.EnforcesSandbox()), Dir: dir, Job: j.Job.ID, Worker: choice.Worker, Programs: c.settings.Command,
+		Spec: spec, Granted: granted, Settings: sandboxSettings(cfg.Sandbox, dir.EnforcesSandbox()), Dir: dir, Job: j.Job.WorksIn(), Worker: choice.Worker, Programs: c.settings.Command,
 		Temp: dir.Temp(c.tag), Scratch: filepath.Join(dir.Attempt(j.Job.ID, number), "scratch"), User: con.getenv,
 	}
-	c.tree, err = workspaces(dir, nil).Open(ctx, j.Job.ID, spec.Workspace)
+	c.tree, err = workspaces(dir, nil).Open(ctx, j.Job.WorksIn(), spec.Workspace)
 	switch {
 	case err == nil:
 		c.of.Borrowed, c.of.Workspace = c.tree.Grants()

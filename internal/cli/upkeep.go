@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/agentsched/agentsched/internal/logging"
@@ -101,20 +102,20 @@ func (e *engine) prune(ctx context.Context) (n int, err error) {
 	if spec.Before.IsZero() && spec.DeadLettersBefore.IsZero() {
 		return 0, nil
 	}
-	var errs []error
+	var all []job.ID
 	for {
-		ids, err := e.state.store.Prune(ctx, spec)
-		if err != nil {
-			return n, errors.Join(append(errs, err)...)
-		}
-		for _, id := range ids {
-			errs = append(errs, e.removeJob(ctx, id))
-		}
-		if n += len(ids); len(ids) < pruneStep {
+		ids, failed := e.state.store.Prune(ctx, spec)
+		all = append(all, ids...)
+		if err = failed; err != nil || len(ids) < pruneStep {
 			break
 		}
 	}
-	if n > 0 {
+	errs := []error{err}
+	slices.Sort(all) // by age: the folder that jobs went on in is the first one's, and its patch the last one's
+	for _, id := range all {
+		errs = append(errs, e.removeJob(ctx, id))
+	}
+	if n = len(all); n > 0 {
 		errs = append(errs, e.state.store.Compact(ctx))
 	}
 	return n, errors.Join(errs...)

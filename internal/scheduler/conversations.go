@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 
 	"github.com/agentsched/agentsched/api"
@@ -29,9 +27,11 @@ import (
 //	job/ID/messages   NUMBER   a message, and what became of it
 //	job/ID/questions  NUMBER   a question, and its answer
 //	questions/ID/NUMBER        there is such a question that is open
+//	told/ID                    something was said to it before it had ended
 //
 // A message is given to an attempt after the store says to which: so one that was on its way when the attempt was cut short
 // is known, and given to the next one as such (ipc.Message.Again). A question outlives the attempt that has asked it.
+// What is said to a job that has ended begins another one, which goes on from it: see goOn.
 type Conversations struct {
 	store      queue.Store
 	feed       *Feed
@@ -40,7 +40,8 @@ type Conversations struct {
 	runs       func() []*schedule.Run
 	call       func(ctx context.Context, core schedule.CoreID, method string, params, result any) error
 	flying     func(c *supervisor.Core, id job.ID, attempt int) (queue.Entry, error)
-	dispatch   func()         // has the dispatcher look at the queue
+	dispatch   func() // has the dispatcher look at the queue
+	admit      func(ctx context.Context, b *queue.Batch, entries []queue.Entry, store func(context.Context) error) error
 	onQuestion func(Question) // may be nil
 
 	wake bell
@@ -89,6 +90,8 @@ type message struct {
 	api.Message
 	// Refused is the attempt whose program did not take it, so that it is not given it again.
 	Refused int `json:"refused,omitempty"`
+	// Begins says that the job goes on from another one because of it: it stands in the instructions of each attempt.
+	Begins bool `json:"begins,omitempty"`
 }
 
 func messageSpace(id job.ID) string { return queue.JobSpace(id, "messages") }
@@ -154,87 +157,6 @@ func cannotHear(e *queue.Entry) error {
 	return nil
 }
 
-// Say stores a message for a job's agent and gives it to the run that is under way. One that nobody can be given yet waits
-// for the next attempt. The error wraps queue.ErrNotFound or queue.ErrIllegalTransition.
-func (s *Conversations) Say(ctx context.Context, id job.ID, in api.Say) (api.Said, error) {
-	defer s.lock(id)()
-	return s.say(ctx, id, in)
-}
-
-// say is Say with the conversation locked.
-func (s *Conversations) say(ctx context.Context, id job.ID, in api.Say) (api.Said, error) {
-	e, err := s.store.Get(ctx, id)
-	if err != nil {
-		return api.Said{}, err
-	}
-	if err := cannotHear(&e); err != nil {
-		return api.Said{}, err
-	}
-	list, err := records[message](ctx, s.store, messageSpace(id))
-	if err != nil {
-		return api.Said{}, err
-	}
-	if in.ID != "" && !ValidMessageID(in.ID) {
-		return api.Said{}, queue.Refuse("%q is no id of a message; give 1 to 100 of a-z A-Z 0-9 . _ -", in.ID)
-	}
-	if i := slices.IndexFunc(list, func(m message) bool { return in.ID != "" && m.ID == in.ID }); i >= 0 {
-		if list[i].Text != in.Text {
-			return api.Said{}, queue.Refuse("the message %s says something else already", in.ID)
-		}
-		return api.Said{Message: list[i].Message, Note: "it was said before"}, nil
-	}
-	if len(list) >= maxMessages {
-		return api.Said{}, queue.Refuse("job %s was told %d messages, which is the maximum", e.Spec.Name, len(list))
-	}
-	if e.State.Terminal() {
-		return api.Said{}, queue.Refuse("job %s has ended", e.Spec.Name)
-	}
-	waiting := encodedLen(in.Text)
-	for i := range list {
-		if list[i].State == api.MessageQueued {
-			waiting += encodedLen(list[i].Text)
-		}
-	}
-	if waiting > maxWaiting {
-		return api.Said{}, queue.Refuse("what waits for job %s would have %d bytes, at most %d are kept; say it when it has read the rest", e.Spec.Name, waiting, maxWaiting)
-	}
-	m := message{Message: api.Message{
-		Number: len(list) + 1, ID: cmp.Or(in.ID, uuid.NewString()), Job: id, From: in.By, Text: in.Text, State: api.MessageQueued, At: now(),
-	}}
-	op, err := write(messageSpace(id), m.Number, &m)
-	if err != nil {
-		return api.Said{}, err
-	}
-	ops := []queue.Op{op}
-	waits := e.Held == job.HeldForWords
-	if waits {
-		ops = append(ops, queue.Ready{ID: id, Now: m.At})
-	}
-	if err := s.apply(ctx, ops...); err != nil {
-		return api.Said{}, fmt.Errorf("store the message: %w", err)
-	}
-	note := "it is told with its next attempt"
-	switch {
-	case waits:
-		note = "it goes on now"
-		s.feed.publishEntry(ctx, id)
-		s.dispatch()
-	case e.State == job.Dispatched:
-		taken, why := false, "no attempt is under way"
-		if r := s.runOf(id); r != nil {
-			taken, why = s.deliver(ctx, r)
-		}
-		if note = "it was given to the agent"; !taken {
-			note = "it waits: " + why
-			s.again(id)
-		}
-		if after, err := records[message](ctx, s.store, messageSpace(id)); err == nil && len(after) >= m.Number {
-			m = after[m.Number-1]
-		}
-	}
-	return api.Said{Message: m.Message, Note: note}, nil
-}
-
 // runOf returns the run of a job that is under way, or nil.
 func (s *Conversations) runOf(id job.ID) *schedule.Run {
 	for _, r := range s.runs() {
@@ -283,7 +205,7 @@ func (s *Conversations) tellRun(ctx context.Context, r *schedule.Run, tell ipc.T
 
 // waiting returns what waits for a run, and notes that it is given it.
 func (s *Conversations) waiting(ctx context.Context, r *schedule.Run) (tell ipc.TellRun, err error) {
-	if tell.Messages, err = s.give(ctx, &r.Entry, r.Attempt); err != nil {
+	if tell.Messages, err = s.give(ctx, r); err != nil {
 		return tell, err
 	}
 	list, err := records[question](ctx, s.store, questionSpace(r.Entry.ID))
@@ -293,69 +215,6 @@ func (s *Conversations) waiting(ctx context.Context, r *schedule.Run) (tell ipc.
 		}
 	}
 	return tell, err
-}
-
-// give returns the messages that an attempt is to be told, and notes that it is.
-func (s *Conversations) give(ctx context.Context, e *queue.Entry, attempt int) ([]ipc.Message, error) {
-	list, err := records[message](ctx, s.store, messageSpace(e.ID))
-	if err != nil || len(list) == 0 {
-		return nil, err
-	}
-	cut := false
-	given := func(m message) bool { return m.Attempt > 0 && m.Attempt < attempt && m.State != api.MessageFolded }
-	if attempt > 1 && slices.ContainsFunc(list, given) {
-		if cut, err = s.wasCut(ctx, e.ID, attempt-1); err != nil {
-			return nil, err
-		}
-	}
-	var out []ipc.Message
-	var ops []queue.Op
-	for i := range list {
-		m := &list[i]
-		lost := cut && m.State == api.MessageDelivered && m.Attempt == attempt-1
-		if m.State != api.MessageQueued && !lost || m.Refused == attempt {
-			continue
-		}
-		out = append(out, ipc.Message{ID: m.ID, From: m.From, Text: m.Text, Again: given(*m) && cut, Unread: given(*m) && !cut})
-		if m.Attempt != attempt {
-			m.Attempt, m.State, m.SettledAt = attempt, api.MessageQueued, nil
-			op, err := write(messageSpace(e.ID), m.Number, m)
-			if err != nil {
-				return nil, err
-			}
-			ops = append(ops, op)
-		}
-	}
-	if len(ops) > 0 {
-		err = s.apply(ctx, ops...)
-	}
-	return out, err
-}
-
-// wasCut reports whether an attempt did not come to its own end, so that what its program had may be in no session.
-func (s *Conversations) wasCut(ctx context.Context, id job.ID, attempt int) (bool, error) {
-	attempts, err := s.store.Attempts(ctx, id)
-	if err != nil || attempt > len(attempts) {
-		return false, err
-	}
-	a := &attempts[attempt-1]
-	return a.Lost || a.Outcome == nil || a.Outcome.Class == job.Crash, nil
-}
-
-// submit completes what an attempt begins with. What is said after that is given it when it runs.
-func (s *Conversations) submit(ctx context.Context, r *schedule.Run, in *ipc.SubmitJob) {
-	if cannotHear(&r.Entry) != nil {
-		return
-	}
-	defer s.lock(r.Entry.ID)()
-	var err error
-	if in.Messages, err = s.give(ctx, &r.Entry, r.Attempt); err == nil && r.Entry.Spec.Ask.Asks() {
-		in.Rules, err = s.grants.rules(ctx, &r.Entry, r.Attempt)
-	}
-	if err != nil {
-		log := logOf(s.log, r)
-		log.Error().Err(err).Msg("what people have said or allowed cannot be read: the run begins without")
-	}
 }
 
 // again has what waits for a job's run tried again.
@@ -376,6 +235,9 @@ const (
 func (s *Conversations) run(ctx context.Context) error {
 	if err := s.tidy(ctx); err != nil && ctx.Err() == nil {
 		s.log.Error().Err(err).Msg("look for questions of jobs that were forgotten")
+	}
+	if err := s.recallTold(ctx); err != nil && ctx.Err() == nil {
+		s.log.Error().Err(err).Msg("look for what jobs were not told before they ended")
 	}
 	if err := s.recall(ctx); err != nil && ctx.Err() == nil {
 		s.log.Error().Err(err).Msg("look for what waits for runs of an earlier scheduler")
@@ -517,61 +379,4 @@ func (s *Conversations) settled(ctx context.Context, e *queue.Entry, r ipc.Repor
 		}
 	}
 	return ops, nil
-}
-
-// over finds what follows for a conversation when a claim of its job has ended.
-func (s *Conversations) over(ctx context.Context, e *queue.Entry) {
-	if cannotHear(e) != nil {
-		return
-	}
-	id := e.ID
-	defer s.lock(id)()
-	if err := s.overLocked(ctx, id); err != nil && !errors.Is(err, queue.ErrNotFound) {
-		s.log.Error().Err(err).Str("job", string(id)).Msg("look at what people have said to a job whose attempt has ended")
-	}
-}
-
-func (s *Conversations) overLocked(ctx context.Context, id job.ID) error {
-	list, err := records[message](ctx, s.store, messageSpace(id))
-	if err != nil {
-		return err
-	}
-	waits := slices.ContainsFunc(list, func(m message) bool { return m.State == api.MessageQueued })
-	questions, err := records[question](ctx, s.store, questionSpace(id))
-	if err != nil || !waits && len(questions) == 0 {
-		return err
-	}
-	e, err := s.store.Get(ctx, id)
-	if err != nil {
-		return err
-	}
-	var ops []queue.Op
-	switch {
-	case e.Held == job.HeldForWords && waits:
-		defer s.dispatch()
-		ops = append(ops, queue.Ready{ID: id, Now: now()})
-	case !e.State.Terminal():
-	default:
-		for i := range list {
-			if m := &list[i]; m.State == api.MessageQueued {
-				m.State, m.Reason = api.MessageSuperseded, "the job ended before it was told"
-				op, err := write(messageSpace(id), m.Number, m)
-				if err != nil {
-					return err
-				}
-				ops = append(ops, op)
-			}
-		}
-		if e.State == job.Cancelled || e.ExitKind == job.ExitCancelled {
-			more, err := withdrawAll(id, questions)
-			if err != nil {
-				return err
-			}
-			ops = append(ops, more...)
-		}
-	}
-	if len(ops) == 0 {
-		return nil
-	}
-	return s.apply(ctx, ops...)
 }

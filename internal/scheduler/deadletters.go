@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,8 @@ func WaitsForSomebody(e *queue.Entry) error {
 		how = "expired before it began, and is not a dead letter"
 	case !IsDeadLetter(e):
 		how = fmt.Sprintf("is %s, not a dead letter", StateOf(e))
+	case e.RequeuedAs != "" && e.RequeuedAs == e.ContinuedAs:
+		how = fmt.Sprintf("was told something since: job %s goes on from it", e.ContinuedAs)
 	case e.RequeuedAs != "":
 		how = fmt.Sprintf("was requeued as %s already", e.RequeuedAs)
 	case e.DroppedAt != nil:
@@ -149,6 +152,11 @@ func (a *Again) entry(at time.Time) queue.Entry {
 		return e
 	}
 	e.Feedback = l.Feedback
+	if l.Continues != "" { // it began with another's work, which is no part of its words
+		e.Continues, e.Folder = l.ID, l.WorksIn()
+		e.Session, e.SessionWorker, e.SessionNode = l.Session, l.SessionWorker, l.SessionNode
+		return e
+	}
 	// A session knows what lies in its folder. Only there does another job find it.
 	if spec.Workspace.Isolation == job.Direct {
 		e.Session, e.SessionWorker, e.SessionNode = l.Session, l.SessionWorker, l.SessionNode
@@ -239,12 +247,12 @@ func letterIDs(entries []queue.Entry) string {
 	return strings.Join(ids, ", ")
 }
 
-// Chain returns the dead letters before e that were requeued one as the next
+// Chain returns the jobs before e that were requeued, or gone on from, one as the next
 // and at last as e, the first one first. What was pruned is left out with all
 // before it.
 func Chain(ctx context.Context, store queue.Reader, e *queue.Entry) ([]queue.Entry, error) {
 	var chain []queue.Entry
-	for from := e.RequeuedFrom; from != ""; {
+	for from := cmp.Or(e.RequeuedFrom, e.Continues); from != ""; {
 		l, err := store.Get(ctx, from)
 		if errors.Is(err, queue.ErrNotFound) {
 			break
@@ -253,7 +261,7 @@ func Chain(ctx context.Context, store queue.Reader, e *queue.Entry) ([]queue.Ent
 			return nil, fmt.Errorf("look for what job %s was requeued from: %w", e.ID, err)
 		}
 		chain = append(chain, l)
-		from = l.RequeuedFrom
+		from = cmp.Or(l.RequeuedFrom, l.Continues)
 	}
 	slices.Reverse(chain)
 	return chain, nil

@@ -167,7 +167,7 @@ func (s *Grants) Of(ctx context.Context, e *queue.Entry, attempt int) ([]api.Run
 		return nil, err
 	}
 	own = slices.DeleteFunc(own, func(g api.RunGrant) bool { return g.Scope == api.GrantOnce && g.Attempt != attempt })
-	if e.RequeuedFrom != "" {
+	if e.RequeuedFrom != "" || e.Continues != "" {
 		chain, err := Chain(ctx, s.store, e)
 		if err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,8 +80,14 @@ func (p *patches) named(ctx context.Context, e *queue.Entry) (list []job.Patch, 
 }
 
 // give says in submit_job what the core has to get from here. One that runs on another host gets all of it.
-func (p *patches) give(ctx context.Context, e *queue.Entry, away bool, r *ipc.SubmitJob) {
+func (p *patches) give(ctx context.Context, run *schedule.Run, away bool, r *ipc.SubmitJob) {
+	e := &run.Entry
 	r.Away, r.KeepSession = away, away || p.here != nil
+	if e.Continues != "" || e.ForkedFrom != "" {
+		if err := p.leave(ctx, run, r); err != nil {
+			p.log.Warn().Err(err).Str("job", string(e.ID)).Msg("what the job goes on from has left is not known: it goes on with what is in its folder")
+		}
+	}
 	if r.Session != "" && (r.Elsewhere || p.here != nil && !away) { // this may be another scheduler's host than that of before
 		var err error
 		if r.Carried, err = p.carried(ctx, e); err != nil {
@@ -96,9 +103,78 @@ func (p *patches) give(ctx context.Context, e *queue.Entry, away bool, r *ipc.Su
 	}
 }
 
+// leave says in submit_job what a job that goes on from another one finds.
+func (p *patches) leave(ctx context.Context, run *schedule.Run, r *ipc.SubmitJob) error {
+	e := &run.Entry
+	own, err := p.store.Attempts(ctx, e.ID)
+	if err != nil {
+		return err
+	}
+	if e.ForkedFrom != "" {
+		began := func(a job.Attempt) bool { return a.Session != "" || a.Outcome != nil && a.Outcome.Session != "" }
+		if slices.ContainsFunc(own, began) {
+			return nil // it has a session and a folder of its own
+		}
+		from, err := p.store.Get(ctx, e.ForkedFrom)
+		if err != nil {
+			return err
+		}
+		r.Fork = from.WorksIn()
+	}
+	r.Left, err = p.left(ctx, e, run.Node)
+	return err
+}
+
+// left returns what the latest attempt of an entry, or of those before it, has left, as it is told a core of that node.
+// Nil: there was none.
+func (p *patches) left(ctx context.Context, e *queue.Entry, node string) (*ipc.Left, error) {
+	var found *ipc.Left
+	for at := *e; ; {
+		attempts, err := p.store.Attempts(ctx, at.ID)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range slices.Backward(attempts) {
+			if at.ID == e.ID && a.Outcome == nil && a.Ended == nil {
+				continue // the one that begins
+			}
+			if found == nil {
+				found = &ipc.Left{Here: a.Node == node}
+			}
+			if a.Outcome == nil {
+				continue // what it has changed is in the folder alone
+			}
+			if patch, ok := a.Outcome.Artifact(job.ArtifactPatch); ok {
+				found.Patch = job.Patch{Job: e.Spec.Name, Path: patch.Path, Bytes: patch.Bytes, SHA256: patch.SHA256}
+				return found, nil
+			}
+		}
+		before := cmp.Or(at.Continues, at.ForkedFrom)
+		if before == "" {
+			return found, nil
+		}
+		if at, err = p.store.Get(ctx, before); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // carried returns what the last attempt that kept the files of the entry's session has left; nil if none did.
 func (p *patches) carried(ctx context.Context, e *queue.Entry) (*ipc.Carried, error) {
-	attempts, err := p.store.Attempts(ctx, e.ID)
+	for at := *e; ; {
+		c, err := p.carriedBy(ctx, e, at.ID)
+		if c != nil || err != nil || at.Continues == "" {
+			return c, err
+		}
+		if at, err = p.store.Get(ctx, at.Continues); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// carriedBy is carried for the attempts of a job that the entry goes on from, or its own.
+func (p *patches) carriedBy(ctx context.Context, e *queue.Entry, id job.ID) (*ipc.Carried, error) {
+	attempts, err := p.store.Attempts(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -158,6 +234,15 @@ func (p *patches) given(ctx context.Context, run *schedule.Run, path string) (jo
 				return c.Session, nil
 			}
 			list = append(slices.Clone(list), c.Patch)
+		}
+	}
+	if e.Continues != "" || e.ForkedFrom != "" {
+		left, err := p.left(ctx, e, run.Node)
+		if err != nil {
+			return job.Artifact{}, err
+		}
+		if left != nil {
+			list = append(slices.Clone(list), left.Patch)
 		}
 	}
 	is := func(x job.Patch) bool { return x.Path == path }

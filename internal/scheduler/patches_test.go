@@ -102,7 +102,7 @@ func TestReadPatch(t *testing.T) {
 		{Choice: moved.Choice, Outcome: kept("s1", "/other", "/other/patch")}, {Choice: job.Choice{Worker: "claude"}, Outcome: kept("s2", "/x", "/y")}, {Choice: moved.Choice},
 	}
 	give := ipc.SubmitJob{Session: "s2", Elsewhere: true}
-	p.give(t.Context(), &moved.Entry, true, &give)
+	p.give(t.Context(), moved, true, &give)
 	if c := give.Carried; !give.KeepSession || c == nil || c.Session.Path != "/s" || c.Patch.Path != "/p" || c.Patch.Bytes != 2 {
 		t.Errorf("what is carried: %+v", give.Carried)
 	}
@@ -116,7 +116,7 @@ func TestReadPatch(t *testing.T) {
 		t.Errorf("a session that it does not go on with: %+v, %v", a, err)
 	}
 	var submit ipc.SubmitJob
-	p.give(t.Context(), &entry, true, &submit)
+	p.give(t.Context(), &schedule.Run{Entry: entry}, true, &submit)
 	if !submit.Away || len(submit.Named) != 1 || submit.Named[0] != (job.Patch{Job: "job1", Path: paths[1], Bytes: 3}) {
 		t.Errorf("the core is told %+v", submit)
 	}

@@ -26,7 +26,11 @@ type question struct {
 	Key string `json:"key"` // as ipc.Question.Key
 	// Expired says that the program has gone on without an answer.
 	Expired bool `json:"expired,omitempty"`
+	// Told is the attempt that was told the answer in its instructions, toldBySaying if it was said as a message; 0: none was.
+	Told int `json:"told,omitempty"`
 }
+
+const toldBySaying = -1
 
 func questionSpace(id job.ID) string { return queue.JobSpace(id, "questions") }
 
@@ -54,6 +58,58 @@ func (q *question) store() ([]queue.Op, error) {
 		return []queue.Op{op, queue.Write{Record: queue.Record{Space: space, Key: openKey, Value: json.RawMessage(`true`), At: q.AskedAt}}}, nil
 	}
 	return []queue.Op{op, queue.Erase{Space: space, UpTo: openKey}}, nil
+}
+
+// stands reports whether a question was answered and no program has been given that: it counts when the same is asked again.
+func (q *question) stands() bool {
+	return q.State == api.QuestionAnswered && q.Answer.Given == 0 && (!q.Expired || q.Answer.Decision == api.Allow || q.Answer.Decision == "")
+}
+
+// of returns a question as one of a job that goes on from its own.
+func (q *question) of(id job.ID, n int) *question {
+	c := *q
+	c.Job, c.Number, c.Attempt, c.ID, c.Waits, c.Until, c.Told = id, n, 0, "", false, nil, min(q.Told, 0)
+	return &c
+}
+
+// maxAnswered bounds the texts of answers that an attempt is told in its instructions, in bytes.
+const maxAnswered = 64 << 10
+
+// answered returns the answers that an attempt is told which goes on with the session of one that had asked, and notes that
+// it is. They stay what the same question is answered with: an agent that does not ask again knows them all the same.
+func (s *Conversations) answered(ctx context.Context, r *schedule.Run) (out []ipc.Answered, err error) {
+	list, err := records[question](ctx, s.store, questionSpace(r.Entry.ID))
+	if err != nil || len(list) == 0 || r.Resume() == "" {
+		return nil, err
+	}
+	cut, err := s.wasCut(ctx, r.Entry.ID, r.Attempt-1)
+	if err != nil {
+		return nil, err
+	}
+	var ops []queue.Op
+	bytes := 0
+	for i := range list {
+		q := &list[i]
+		lost := q.Told == r.Attempt || cut && q.Told == r.Attempt-1
+		if !q.stands() || q.Expired || q.Attempt == r.Attempt || q.Told != 0 && !lost {
+			continue
+		}
+		text, _ := job.Cut(q.Text, 1<<10)
+		if bytes += len(text) + len(q.Answer.Text) + len(q.Answer.Value); bytes > maxAnswered {
+			break
+		}
+		out = append(out, ipc.Answered{Question: text, Decision: q.Answer.Decision, Text: q.Answer.Text, Value: q.Answer.Value})
+		q.Told = r.Attempt
+		op, err := write(questionSpace(q.Job), q.Number, q)
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, op)
+	}
+	if len(ops) > 0 {
+		err = s.apply(ctx, ops...)
+	}
+	return out, err
 }
 
 // withdrawAll returns the ops that take back the open questions of a job.
@@ -329,43 +385,63 @@ func (s *Conversations) Answer(ctx context.Context, id job.ID, n int, in api.Ans
 		return api.AnsweredQuestion{}, err
 	}
 	q.State, q.Answer = api.QuestionAnswered, answer
-	ops, err := q.store()
-	if err != nil {
-		return api.AnsweredQuestion{}, err
-	}
+	var ops []queue.Op
 	allowed := func() {}
 	if rule != nil {
-		op, told, err := s.grants.allowRule(ctx, &e, *rule, answer)
-		if err != nil {
+		if ops, allowed, err = s.grants.allowRule(ctx, &e, *rule, answer); err != nil {
 			return api.AnsweredQuestion{}, err
 		}
-		ops, allowed = append(ops, op...), told
 	}
-	if err := s.apply(ctx, ops...); err != nil {
+	note, err := s.settle(ctx, &e, &q, ops)
+	if err != nil {
 		return api.AnsweredQuestion{}, fmt.Errorf("store the answer: %w", err)
 	}
-	note := s.follow(ctx, &e, &q)
 	allowed()
 	s.feed.signal(&e, api.QuestionResolved, strconv.Itoa(n), cmp.Or(answer.Decision, answer.Text))
 	return api.AnsweredQuestion{Question: q.Question, Note: note}, nil
 }
 
-// follow has done what follows from an answer, and says what that is.
-func (s *Conversations) follow(ctx context.Context, e *queue.Entry, q *question) string {
+// settle stores an answer with more ops, does what follows from it, and says what that is. The conversation of e is locked.
+func (s *Conversations) settle(ctx context.Context, e *queue.Entry, q *question, more []queue.Op) (note string, err error) {
 	r := s.runOf(e.ID)
-	switch {
-	case q.Waits && r != nil && r.Attempt == q.Attempt:
-		taken, why := s.deliver(ctx, r)
-		if !taken {
-			s.again(e.ID)
-			return "it waits: " + why
+	waits := q.Waits && r != nil && r.Attempt == q.Attempt
+	denied := q.Answer.Decision != "" && q.Answer.Decision != api.Allow
+	ended := e.State.Terminal()
+	if !waits && (q.Expired || ended) && !denied {
+		said, err := s.sayAnswer(ctx, e, q, more)
+		if err == nil {
+			return said.Note, nil
 		}
-		return "it was given to the agent"
-	case !q.Expired && !e.State.Terminal():
-		return "it is given to the agent when it asks again"
-	case q.Answer.Decision != "" && q.Answer.Decision != api.Allow:
-		return "the agent was told no already, since nobody had answered"
+		note = "the agent cannot be told: " + err.Error()
 	}
+	ops, err := q.store()
+	if err == nil {
+		err = s.apply(ctx, append(ops, more...)...)
+	}
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case note != "":
+	case waits:
+		taken, why := s.deliver(ctx, r)
+		if note = "it was given to the agent"; !taken {
+			s.again(e.ID)
+			note = "it waits: " + why
+		}
+	case !q.Expired && !ended:
+		note = "it is given to the agent when it asks again"
+	case q.Expired:
+		note = "the agent was told no already, since nobody had answered"
+	default:
+		note = "the job has ended without it"
+	}
+	return note, nil
+}
+
+// sayAnswer stores an answer that came too late together with a message that says so: to the job whose agent has asked, or, if
+// that has ended, to the one that goes on from it.
+func (s *Conversations) sayAnswer(ctx context.Context, e *queue.Entry, q *question, more []queue.Op) (api.Said, error) {
 	text := fmt.Sprintf("Your question was not answered in time, but it is now: %q", q.Text)
 	if q.Answer.Decision != "" {
 		text += "\nYou may: ask again if you still need it."
@@ -373,17 +449,31 @@ func (s *Conversations) follow(ctx context.Context, e *queue.Entry, q *question)
 	if q.Answer.Text != "" {
 		text += "\nThe answer: " + q.Answer.Text
 	}
-	said, err := s.say(ctx, e.ID, api.Say{ID: fmt.Sprintf("answer-%d", q.Number), Text: text, By: q.Answer.By})
-	if err != nil {
-		return "the agent cannot be told: " + err.Error()
+	if len(q.Answer.Value) > 0 {
+		text += "\nThe answer: " + string(q.Answer.Value)
 	}
-	return said.Note
+	to := *e
+	if e.ContinuedAs != "" {
+		last, unlock, err := s.latest(ctx, e.ContinuedAs)
+		if err != nil {
+			return api.Said{}, err
+		}
+		defer unlock()
+		to = last
+	}
+	answered := *q
+	answered.Told = toldBySaying
+	ops, err := answered.store()
+	if err != nil {
+		return api.Said{}, err
+	}
+	return s.say(ctx, &to, api.Say{Text: text, By: q.Answer.By}, &answered, append(ops, more...)...)
 }
 
 // tellRules has runs under way told what people allow from now on.
 func (s *Grants) tellRules(ctx context.Context, e *queue.Entry, scope api.RunGrantScope) {
 	for _, r := range s.runs() {
-		if r.Core == 0 || r.Entry.Spec.Tenant != e.Spec.Tenant || scope != api.GrantTenant && r.Entry.ID != e.ID || !r.Entry.Spec.Ask.Asks() {
+		if r.Core == 0 || r.Entry.Spec.Tenant != e.Spec.Tenant || scope != api.GrantTenant && r.Entry.WorksIn() != e.WorksIn() || !r.Entry.Spec.Ask.Asks() {
 			continue
 		}
 		s.tellRulesTo(ctx, r)

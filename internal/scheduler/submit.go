@@ -69,6 +69,17 @@ func foldersOf(entries []queue.Entry) (paths []string) {
 // the jobs are durable. Running jobs that newer ones take the place of
 // (job.LatestWins) are stopped.
 func (s *Scheduler) Submit(ctx context.Context, b queue.Batch, entries []queue.Entry) error {
+	return s.admit(ctx, &b, entries, func(ctx context.Context) error {
+		err := Declare(ctx, s.cfg.Store, &b.Workflow, specsOf(entries), b.CreatedAt)
+		if err == nil {
+			err = s.cfg.Store.Enqueue(ctx, b, entries)
+		}
+		return err
+	})
+}
+
+// admit is Submit of what store makes durable.
+func (s *Scheduler) admit(ctx context.Context, b *queue.Batch, entries []queue.Entry, store func(context.Context) error) error {
 	s.mu.Lock()
 	if s.stopping {
 		s.mu.Unlock()
@@ -79,10 +90,7 @@ func (s *Scheduler) Submit(ctx context.Context, b queue.Batch, entries []queue.E
 	// Before anything can be claimed: a job whose folder is not known yet is passed over, and
 	// would lose its turn to those of a lower priority.
 	s.folders.Know(foldersOf(entries))
-	err := Declare(ctx, s.cfg.Store, &b.Workflow, specsOf(entries), b.CreatedAt)
-	if err == nil {
-		err = s.cfg.Store.Enqueue(ctx, b, entries)
-	}
+	err := store(ctx)
 	s.mu.Lock()
 	s.submitting--
 	if err == nil && len(s.batches) > 0 {
@@ -92,7 +100,7 @@ func (s *Scheduler) Submit(ctx context.Context, b queue.Batch, entries []queue.E
 	if err != nil {
 		return fmt.Errorf("submit %d jobs: %w", len(entries), err)
 	}
-	s.Followers.open.note(&b, entries)
+	s.Followers.open.note(b, entries)
 	// The jobs are durable: what follows is done also if whoever submitted them has gone.
 	ctx = context.WithoutCancel(ctx)
 	var failed []error

@@ -104,7 +104,7 @@ func (a *applier) submit(ctx context.Context, c schedule.Submit) error {
 	e := &c.Run.Entry
 	c.Job.Environ = a.runs.environ(e)
 	c.Job.HasSteps = c.Run.Attempt > 1 && a.steps.any(ctx, e.ID)
-	a.patches.give(ctx, e, a.fleet.isAway(c.Run.Core), &c.Job)
+	a.patches.give(ctx, c.Run, a.fleet.isAway(c.Run.Core), &c.Job)
 	c.Job.Stream = a.streams.get(c.Run).name()
 	a.talks.submit(ctx, c.Run, &c.Job)
 	err := a.grants.submit(ctx, c.Run, func(granted []string) error {

@@ -26,6 +26,7 @@ func JobOf(e *queue.Entry) api.Job {
 		Choice: e.Choice, Attempts: e.Attempts, Counted: e.Counted, Spent: e.Spent, SpentTime: e.SpentTime,
 		Session: e.Session, SessionWorker: e.SessionWorker, SessionNode: e.SessionNode, Feedback: e.Feedback,
 		Waiting: e.Waiting, DeadLetter: e.DeadLetter, ErrorClass: e.ErrorClass, RequeuedFrom: e.RequeuedFrom, RequeuedAs: e.RequeuedAs, DroppedAt: e.DroppedAt,
+		Continues: e.Continues, ContinuedAs: e.ContinuedAs, Folder: e.Folder, ForkedFrom: e.ForkedFrom,
 		Held: e.Held, Resolved: e.Resolved, Skipped: e.Skipped, Result: e.Result, Approval: (*api.Approval)(e.Approval), Rejections: e.Rejections,
 		Status: e.Status, CancelRequested: e.CancelRequested,
 	}

@@ -171,5 +171,5 @@ func stateMark(e *api.Job) string {
 		reason = string(w.Reason)
 	}
 	return string(e.State) + "\x00" + string(e.Status.State) + "\x00" + reason + "\x00" + e.Waiting + "\x00" + strconv.Itoa(e.Attempts) + "\x00" +
-		strconv.FormatBool(e.CancelRequested) + "\x00" + string(e.RequeuedAs)
+		strconv.FormatBool(e.CancelRequested) + "\x00" + string(e.RequeuedAs) + "\x00" + string(e.ContinuedAs)
 }

@@ -58,8 +58,11 @@ func (e *ConflictError) Error() string {
 // to write puts back what was there. A process killed among these writes leaves
 // whole files, some old and some new, and none missing; applying again
 // completes them, but for a rename that was half done, which is a conflict.
-func (m *Manager) Apply(ctx context.Context, patch job.Patch, target string) (Applied, error) {
-	a, err := m.apply(ctx, patch, target, false)
+//
+// Before are patches of jobs that this one's goes on from, the latest first, whose work it holds too. If one of them was applied
+// to target, only what has come since is merged.
+func (m *Manager) Apply(ctx context.Context, patch job.Patch, target string, before ...job.Patch) (Applied, error) {
+	a, err := m.apply(ctx, patch, target, false, before...)
 	if err != nil {
 		return Applied{}, fmt.Errorf("apply %s: %w", patch.Path, err)
 	}
@@ -67,7 +70,7 @@ func (m *Manager) Apply(ctx context.Context, patch job.Patch, target string) (Ap
 }
 
 // apply with dry writes nothing.
-func (m *Manager) apply(ctx context.Context, patch job.Patch, target string, dry bool) (Applied, error) {
+func (m *Manager) apply(ctx context.Context, patch job.Patch, target string, dry bool, before ...job.Patch) (Applied, error) {
 	if err := checkFolder(target); err != nil {
 		return Applied{}, err
 	}
@@ -116,6 +119,15 @@ func (m *Manager) apply(ctx context.Context, patch job.Patch, target string, dry
 	if err != nil {
 		return Applied{}, err
 	}
+	for i, p := range before {
+		more, err := g.take(ctx, p, i)
+		if err != nil {
+			return Applied{}, err
+		}
+		names = append(names, more...)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
 	if _, err := g.checkFilters(ctx, own, r, names); err != nil {
 		return Applied{}, err
 	}
@@ -303,6 +315,7 @@ type merge struct {
 	git
 	patch, root, scratch string
 	head                 patchHead
+	earlier              []string // patches whose work this one holds too, the latest first
 	ours                 string   // the tree of the user's files, once they are loaded
 	removed              []string // what the patch deletes, as update-index --index-info wants it
 }
@@ -316,6 +329,9 @@ func (g *merge) run(ctx context.Context, names []string, dry bool) (Applied, err
 	g.ours = ours
 	before := filepath.Join(g.scratch, "before")
 	if err := copyIndex(g.index(), before); err != nil && !os.IsNotExist(err) {
+		return done, err
+	}
+	if err := g.takeBack(ctx); err != nil {
 		return done, err
 	}
 	if err := g.pretendRemoved(ctx); err != nil {
@@ -354,6 +370,37 @@ func (g *merge) run(ctx context.Context, names []string, dry bool) (Applied, err
 		return done, nil
 	}
 	return done, g.write(ctx, names, ours, result)
+}
+
+// take takes up a patch whose work this one holds too, and returns every path of it. One that is gone, or of another kind of
+// folder, is left out.
+func (g *merge) take(ctx context.Context, p job.Patch, n int) ([]string, error) {
+	file := filepath.Join(g.scratch, fmt.Sprintf("before-%d", n))
+	if err := copyPatch(file, p); err != nil {
+		return nil, nil
+	}
+	head, err := readHead(file)
+	if err != nil || head.folder != g.head.folder {
+		return nil, err
+	}
+	other := &merge{git: g.git, patch: file, head: head}
+	names, err := other.names(ctx)
+	if err == nil {
+		g.earlier = append(g.earlier, file)
+	}
+	return names, err
+}
+
+// takeBack takes the latest of the earlier patches that was applied out of the index: what this one adds to it merges with
+// what was there before.
+func (g *merge) takeBack(ctx context.Context) error {
+	for _, p := range g.earlier {
+		_, err := g.out(ctx, "apply", "--reverse", "--cached", "--", p)
+		if failed := (*gitError)(nil); err == nil || !errors.As(err, &failed) {
+			return err
+		}
+	}
+	return nil
 }
 
 // names returns every path that the patch reads or writes.

@@ -36,6 +36,9 @@ type Request struct {
 	// *PatchesError, or with job.ResolveConflict the files hold conflict marks
 	// and are Workspace.Clashes.
 	OnConflict job.Conflict
+	// Like is another job: a worktree of the same Spec that is made for the first time begins at the commit that its did, as far
+	// as that is known. "" is none.
+	Like job.ID
 	// Uncollected is the folder that gets a patch (UncollectedName) of what an earlier
 	// attempt left and that was not collected, before the workspace is made anew; ""
 	// keeps none.
@@ -108,6 +111,11 @@ func (m *Manager) prepare(ctx context.Context, req Request, held heldLocks) (*Wo
 	}
 	if old != nil && old.Spec == req.Spec {
 		rec.StartCommit, rec.StartTree, rec.Repo, rec.Sub = old.StartCommit, old.StartTree, old.Repo, old.Sub
+	}
+	if old == nil && req.Like != "" && req.Spec.Isolation == job.Worktree {
+		if like, err := m.readRecord(req.Like); err == nil && like.Spec == req.Spec && like.Repo != nil && isDir(like.Repo.Common) {
+			rec.StartCommit, rec.Repo, rec.Sub = like.StartCommit, like.Repo, like.Sub
+		}
 	}
 	var kept []string
 	var err error

@@ -20,6 +20,11 @@ type RemoveOptions struct {
 	// KeepUnapplied also refuses to remove a workspace whose patch was neither
 	// applied nor merged, though the patch itself stays.
 	KeepUnapplied bool
+	// Unused, if not nil, returns an error that says who uses the workspace, which then stays. It is called while nobody
+	// can prepare it.
+	Unused func(ctx context.Context) error
+	// Also are folders that go with the workspace, absolute.
+	Also []string
 }
 
 // UnsavedError says that a workspace holds work that exists nowhere else or, with
@@ -43,14 +48,24 @@ func (e *UnsavedError) Error() string {
 // folder (direct) is never deleted.
 func (m *Manager) Remove(ctx context.Context, id job.ID, _ job.Workspace, opts RemoveOptions) error {
 	held, err := m.lockJob(ctx, id)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	there := err == nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	defer held.release()
-	if err := m.remove(ctx, id, opts, held); err != nil {
+	err = nil
+	if opts.Unused != nil {
+		err = opts.Unused(ctx)
+	}
+	if err == nil && there {
+		err = m.remove(ctx, id, opts, held)
+	}
+	for _, path := range opts.Also {
+		if err == nil {
+			err = removeAll(path)
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("remove the workspace of job %s: %w", id, err)
 	}
 	return nil

@@ -16,7 +16,8 @@
 //	sleep-until-interrupt  waits for an interrupt; messages wait meanwhile
 //
 // A message that comes at another time is said before the next line. So each message
-// is said once, as "told: TEXT (from WHO)". An empty line and one that begins with #
+// is said once, as "told: TEXT (from WHO)". What a session is told that has ended is its
+// script when it goes on; what is no command there is said, too. An empty line and one that begins with #
 // do nothing.
 package main
 
@@ -169,6 +170,12 @@ func (c *chat) work() error {
 
 // waits reports whether a line is for what comes in the meantime.
 func waits(line string) bool { return line == "wait" || line == "sleep-until-interrupt" }
+
+// known reports whether a line is a command.
+func known(line string) bool {
+	verb, _, _ := strings.Cut(line, " ")
+	return line == "" || waits(line) || strings.HasPrefix(line, "#") || slices.Contains([]string{"say", "ask", "choose", "write", "usage"}, verb)
+}
 
 // do does a line, or a part of it if it is cut. The session stands behind the line
 // when what the line says is printed, so that nothing is said twice.

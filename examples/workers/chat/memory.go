@@ -44,9 +44,42 @@ func (c *chat) remember() error {
 	}
 	if c.Job != c.task.Job {
 		c.Job, c.Next = c.task.Job, 0
-		c.Script = strings.Split(strings.TrimSpace(c.task.Instructions), "\n")
+		c.Script = script(c.task.Instructions, c.task.Session != "")
 	}
 	return c.save()
+}
+
+// What stands before the task of a job that goes on from another one, and before what it was told.
+const (
+	theTask = "The task was:"
+	said    = "Since then you were told, in this order:"
+)
+
+// script returns the lines that a job asks for: those of its task, unless the session that goes on has done them, and
+// those of what it was told before it began, whoever has said that.
+func script(instructions string, goesOn bool) (lines []string) {
+	task, told, _ := strings.Cut(instructions, said)
+	if _, after, ok := strings.Cut(task, theTask); ok {
+		task = after
+	}
+	if !goesOn {
+		lines = strings.Split(strings.TrimSpace(task), "\n")
+	}
+	for _, paragraph := range strings.Split(strings.TrimSpace(told), "\n\n") {
+		if paragraph == "" {
+			break
+		}
+		if from, text, ok := strings.Cut(paragraph, ": "); ok && !strings.Contains(from, " ") {
+			paragraph = text
+		}
+		for _, line := range strings.Split(paragraph, "\n") {
+			if !known(strings.TrimSpace(line)) {
+				line = "say told: " + line
+			}
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 func (c *chat) file() string { return filepath.Join(c.task.Home, c.Session+".json") }
