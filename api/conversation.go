@@ -59,6 +59,18 @@ type Say struct {
 	By string `json:"by,omitempty"`
 }
 
+// Fork begins another job with copies of a job's work and of its agent's session.
+type Fork struct {
+	// Text is what the agent is told, at most 64 KiB.
+	Text string `json:"text"`
+	// Name is what the new job is called. Absent: as the other, with -fork.
+	Name job.Name `json:"name,omitempty"`
+	// ID names the fork in the job, as Say.ID, so that asking again makes no other.
+	ID string `json:"id,omitempty"`
+	// By is who says it.
+	By string `json:"by,omitempty"`
+}
+
 // Said is what became of a Say.
 type Said struct {
 	// Message is as it is stored.

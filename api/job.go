@@ -81,6 +81,8 @@ type Job struct {
 	RequeuedFrom job.ID `json:"requeued_from,omitempty"`
 	// RequeuedAs is the job that does this dead letter again.
 	RequeuedAs job.ID `json:"requeued_as,omitempty"`
+	// DroppedAt is when somebody said that nothing more is to be done about it.
+	DroppedAt *time.Time `json:"dropped_at,omitempty"`
 	// Continues is the ended job that this one goes on from: with its agent's session, in its folder.
 	Continues job.ID `json:"continues,omitempty"`
 	// ContinuedAs is the job that goes on from this one.
@@ -89,8 +91,6 @@ type Job struct {
 	Folder job.ID `json:"folder,omitempty"`
 	// ForkedFrom is the job with copies of whose work and session this one began.
 	ForkedFrom job.ID `json:"forked_from,omitempty"`
-	// DroppedAt is when somebody said that nothing more is to be done about it.
-	DroppedAt *time.Time `json:"dropped_at,omitempty"`
 	// Held says what keeps a queued job from being claimed.
 	Held job.Hold `json:"held,omitempty"`
 	// Resolved is what the job runs with in place of its spec's own words, after

@@ -23,6 +23,13 @@ func (c *Client) Tell(ctx context.Context, ref string, in api.Say) (api.Said, er
 	return out, err
 }
 
+// Fork begins another job with copies of the work and the session of the job that ref names. With an ID it may be repeated.
+func (c *Client) Fork(ctx context.Context, ref string, in api.Fork) (api.Said, error) {
+	var out api.Said
+	err := c.post(ctx, jobPath(ref, "/fork"), in, &out)
+	return out, err
+}
+
 // Interrupt has the agent of the job that ref names stop its turn, and keep its session.
 func (c *Client) Interrupt(ctx context.Context, ref string, in api.Interrupt) (api.JobDetail, error) {
 	var out api.JobDetail

@@ -161,7 +161,8 @@ func TraitsOf(a Adapter) job.WorkerTraits {
 	_, streams := a.(Streaming)
 	_, programless := a.(Programless)
 	_, closed := a.(ClosedSchemas)
-	return job.WorkerTraits{Script: script, Streams: streams, NeedsCommand: programless, ClosedSchemas: closed}
+	talks, conversing := a.(Conversing)
+	return job.WorkerTraits{Script: script, Streams: streams, NeedsCommand: programless, ClosedSchemas: closed, Forks: conversing && talks.Converses().Forks}
 }
 
 // AllTraits returns those of several adapters, by the adapters' names.

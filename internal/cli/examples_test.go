@@ -115,6 +115,8 @@ var notPlayed = map[string]string{
 	`scheduler attach fix-login`:                                                                    "testdata/script/attach.txtar does it",
 	`echo "Leave the docs alone" | scheduler attach fix-login > conversation.txt`:                   "testdata/script/attach.txtar does it",
 	`scheduler tell fix-login "Leave the docs alone"`:                                               "testdata/script/conversation.txtar does it",
+	`scheduler fork fix-login "Try it with the other parser"`:                                       "testdata/script/followup.txtar does it",
+	`scheduler fork fix-login --name fix-login-2 "Now without the cache"`:                           "testdata/script/followup.txtar does it",
 	`git diff | scheduler tell fix-login -`:                                                         "testdata/script/conversation.txtar does it",
 	`scheduler interrupt fix-login`:                                                                 "testdata/script/conversation.txtar does it",
 	`scheduler tell fix-login "Use the other parser"`:                                               "testdata/script/conversation.txtar does it",

@@ -22,23 +22,14 @@ func tellCommand(con *console, at *target) *cobra.Command {
 		Use: "tell JOB TEXT", Short: "Say something to the agent of a job", Args: cobra.ExactArgs(2),
 		Long: `Say something to the agent of a job; with - for the text, what standard input holds. A job that runs
 is told now, if its worker can be talked to, else with its next attempt; one that waits finds it in
-its instructions; one that was interrupted goes on with it. Order is kept, and nothing is said twice:
+its instructions; one that was interrupted goes on with it; one that has ended goes on as another job,
+with the same session, in the same folder. Order is kept, and nothing is said twice:
 ` + "`scheduler show JOB`" + ` says what became of each message.`,
 		Example: "  scheduler tell fix-login \"Leave the docs alone\"\n  git diff | scheduler tell fix-login -",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in.Text = args[1]
-			if in.Text == "-" {
-				text, err := io.ReadAll(io.LimitReader(con.stdin, job.MaxMessage+1))
-				if err != nil {
-					return fmt.Errorf("read what to say: %w", err)
-				}
-				in.Text = string(text)
-			}
-			switch {
-			case strings.TrimSpace(in.Text) == "":
-				return usage(errors.New("there is nothing to say: the text is empty"))
-			case len(in.Text) > job.MaxMessage:
-				return usage(fmt.Errorf("the text has more than %d bytes", job.MaxMessage), "write the rest into a file of the job's folder and name that")
+			var err error
+			if in.Text, err = con.words(args[1]); err != nil {
+				return err
 			}
 			if in.By == "" {
 				in.By = userName()
@@ -57,6 +48,63 @@ its instructions; one that was interrupted goes on with it. Order is kept, and n
 			})
 		},
 	}
+	cmd.Flags().StringVar(&in.By, "by", "", "say it under this `NAME` (default: yours)")
+	con.jsonFlag(cmd, "print the message as JSON")
+	return cmd
+}
+
+// words returns what somebody says on the command line; - is what standard input holds.
+func (con *console) words(arg string) (string, error) {
+	text := arg
+	if text == "-" {
+		read, err := io.ReadAll(io.LimitReader(con.stdin, job.MaxMessage+1))
+		if err != nil {
+			return "", fmt.Errorf("read what to say: %w", err)
+		}
+		text = string(read)
+	}
+	switch {
+	case strings.TrimSpace(text) == "":
+		return "", usage(errors.New("there is nothing to say: the text is empty"))
+	case len(text) > job.MaxMessage:
+		return "", usage(fmt.Errorf("the text has more than %d bytes", job.MaxMessage), "write the rest into a file of the job's folder and name that")
+	}
+	return text, nil
+}
+
+func forkCommand(con *console, at *target) *cobra.Command {
+	in := api.Fork{}
+	var name string
+	cmd := &cobra.Command{
+		Use: "fork JOB TEXT", Short: "Go on from a job a second time, beside it", Args: cobra.ExactArgs(2),
+		Long: `Submit a job that begins with a copy of another one's work, in a folder of its own, and with a copy of
+its agent's session, which is told TEXT; with - for that, what standard input holds. The other job stays
+as it is. It must not run at that moment, and its worker must be able to fork a session: claude, codex and
+opencode can, and programs of yours that say so.`,
+		Example: "  scheduler fork fix-login \"Try it with the other parser\"\n  scheduler fork fix-login --name fix-login-2 \"Now without the cache\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if in.Text, err = con.words(args[1]); err != nil {
+				return err
+			}
+			if in.By == "" {
+				in.By = userName()
+			}
+			in.Name, in.ID = job.Name(name), uuid.NewString() // so that the command may ask again
+			return at.do(func(p *peer) error {
+				made, err := change(cmd.Context(), p, func() (api.Said, error) { return p.Fork(cmd.Context(), args[0], in) })
+				if err = mends(meant(cmd.Context(), p, args[0], err)); err != nil {
+					return err
+				}
+				if con.json {
+					return writeJSON(con.stdout, made)
+				}
+				_, err = fmt.Fprintln(con.stdout, terminal.Clean(made.Note))
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", "the `NAME` of the new job (default: that of the other, with -fork)")
 	cmd.Flags().StringVar(&in.By, "by", "", "say it under this `NAME` (default: yours)")
 	con.jsonFlag(cmd, "print the message as JSON")
 	return cmd

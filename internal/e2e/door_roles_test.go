@@ -48,6 +48,7 @@ func bodies() map[string]string {
 		"replay-stage":         `{}`,
 		"replay-pipeline":      `{}`,
 		"tell-job":             `{"text":"no"}`,
+		"fork-job":             `{"text":"no"}`,
 		"interrupt-job":        `{}`,
 		"answer-question":      `{"decision":"allow"}`,
 		"allow-run":            `{"entry":"none.example"}`,

@@ -37,6 +37,7 @@ type Conversations struct {
 	feed       *Feed
 	log        zerolog.Logger
 	grants     *Grants
+	kinds      kinds
 	runs       func() []*schedule.Run
 	call       func(ctx context.Context, core schedule.CoreID, method string, params, result any) error
 	flying     func(c *supervisor.Core, id job.ID, attempt int) (queue.Entry, error)

@@ -21,6 +21,23 @@ func (k kinds) traits(kind job.WorkerKind) job.WorkerTraits {
 	return k.adapters[cmp.Or(k.workers()[kind].Adapter, string(kind))]
 }
 
+// forking returns the kinds of worker that can go on from a copy of a session.
+func (k kinds) forking() []string {
+	var list []string
+	for name, t := range k.adapters {
+		if t.Forks && !t.NeedsCommand {
+			list = append(list, name)
+		}
+	}
+	for kind, w := range k.workers() {
+		if k.traits(kind).Forks && w.Adapter != "" {
+			list = append(list, string(kind))
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
 // check returns an error if there is no such kind of worker. A kind is an adapter's, or
 // one that the configuration gives another name.
 func (k kinds) check(kind job.WorkerKind) error {

@@ -18,7 +18,9 @@ func (j jobs) talkRoutes(r *router) {
 	get(r, route{id: "list-messages", method: "GET", path: "/v1/jobs/{job}/messages", role: read, answered: fromStore, tag: "conversation",
 		about: "List what was said to a job, and what became of each message."}, ofJob(j.entries, j.messages))
 	post(r, route{id: "tell-job", method: "POST", path: "/v1/jobs/{job}/messages", role: operate, tag: "conversation",
-		about: "Say something to the agent of a job.\nOne that runs is told now, if its program can be; else the job's next attempt is. A message with the id of an earlier one is not said again."}, toJob(j.entries, j.tell))
+		about: "Say something to the agent of a job.\nOne that runs is told now, if its program can be; else the job's next attempt is. One that has ended goes on as another job, which the message of the answer names. A message with the id of an earlier one is not said again."}, toJob(j.entries, j.tell))
+	post(r, route{id: "fork-job", method: "POST", path: "/v1/jobs/{job}/fork", role: operate, tag: "conversation",
+		about: "Begin another job with copies of a job's work and of its agent's session, and tell that something.\nThe job must not run at that moment, its worker must be able to fork a session, and its folder must be one of its own. The message of the answer names the new job."}, toJob(j.entries, j.fork))
 	post(r, route{id: "interrupt-job", method: "POST", path: "/v1/jobs/{job}/interrupt", role: operate, tag: "conversation",
 		about: "Have the agent of a job stop its turn, and keep its session.\nThe job goes on when it is told something."}, toJob(j.entries, j.interrupt))
 	get(r, route{id: "list-open-questions", method: "GET", path: "/v1/questions", role: read, answered: fromStore, tag: "conversation",
@@ -57,6 +59,24 @@ func (j jobs) tell(ctx context.Context, e *queue.Entry, in *api.Say) (api.Said, 
 	}
 	in.By = j.by(ctx, in.By)
 	return j.sched.Conversations.Say(ctx, e.ID, *in)
+}
+
+func (j jobs) fork(ctx context.Context, e *queue.Entry, in *api.Fork) (api.Said, error) {
+	bad := &invalid{}
+	words(bad, "body.text", in.Text, true)
+	if in.ID != "" && !scheduler.ValidMessageID(in.ID) {
+		bad.add("body.id", "is %q, want 1 to 100 of a-z A-Z 0-9 . _ -", in.ID)
+	}
+	if in.Name != "" {
+		if err := job.ValidName(string(in.Name)); err != nil {
+			bad.add("body.name", "%v", err)
+		}
+	}
+	if err := bad.or(); err != nil {
+		return api.Said{}, err
+	}
+	in.By = j.by(ctx, in.By)
+	return j.sched.Conversations.Fork(ctx, e.ID, *in)
 }
 
 // by returns under which name something is recorded.
