@@ -55,7 +55,8 @@ type WorkerTraits struct {
 	// ClosedSchemas says that the worker takes an answer's schema only if each
 	// object of it forbids properties that it does not name.
 	ClosedSchemas bool
-	// Forks says that the worker can go on from a copy of another job's session.
+	// Forks says that the worker can go on from a copy of another job's session in another
+	// folder.
 	Forks bool
 }
 

@@ -161,8 +161,11 @@ func TraitsOf(a Adapter) job.WorkerTraits {
 	_, streams := a.(Streaming)
 	_, programless := a.(Programless)
 	_, closed := a.(ClosedSchemas)
-	talks, conversing := a.(Conversing)
-	return job.WorkerTraits{Script: script, Streams: streams, NeedsCommand: programless, ClosedSchemas: closed, Forks: conversing && talks.Converses().Forks}
+	talks, forks := a.(Conversing)
+	if p, portable := a.(Portable); forks {
+		forks = talks.Converses().Forks && (!portable || p.Moves()) // the copy works in another folder
+	}
+	return job.WorkerTraits{Script: script, Streams: streams, NeedsCommand: programless, ClosedSchemas: closed, Forks: forks}
 }
 
 // AllTraits returns those of several adapters, by the adapters' names.

@@ -12,7 +12,7 @@ import (
 // TestTraits: what the rest of the program knows of a worker is what its adapter says.
 func TestTraits(t *testing.T) {
 	want := map[string]job.WorkerTraits{
-		"acp": {NeedsCommand: true, Forks: true}, "claude": {Forks: true}, "codex": {ClosedSchemas: true, Forks: true}, "opencode": {Forks: true}, "shell": {Script: true},
+		"acp": {NeedsCommand: true, Forks: true}, "claude": {Forks: true}, "codex": {ClosedSchemas: true, Forks: true}, "opencode": {}, "shell": {Script: true},
 		"exec": {Streams: true, NeedsCommand: true, Forks: true},
 	}
 	if got := worker.AllTraits(agentcore.Adapters()); !maps.Equal(got, want) {

@@ -97,8 +97,7 @@ func (e *execution) copySession(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	talks, ok := a.(worker.Conversing)
-	if !ok || !talks.Converses().Forks {
+	if !worker.TraitsOf(a).Forks {
 		return &worker.Failure{Class: job.Config, Message: fmt.Sprintf("worker %s cannot go on from a copy of a session", s.Choice.Worker), Hint: "submit a new job"}
 	}
 	if s.Session == "" {

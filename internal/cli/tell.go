@@ -79,8 +79,8 @@ func forkCommand(con *console, at *target) *cobra.Command {
 		Use: "fork JOB TEXT", Short: "Go on from a job a second time, beside it", Args: cobra.ExactArgs(2),
 		Long: `Submit a job that begins with a copy of another one's work, in a folder of its own, and with a copy of
 its agent's session, which is told TEXT; with - for that, what standard input holds. The other job stays
-as it is. It must not run at that moment, and its worker must be able to fork a session: claude, codex and
-opencode can, and programs of yours that say so.`,
+as it is. It must not run at that moment, and its worker must be able to fork a session into another folder: claude
+and codex can, and programs of yours that say so.`,
 		Example: "  scheduler fork fix-login \"Try it with the other parser\"\n  scheduler fork fix-login --name fix-login-2 \"Now without the cache\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error

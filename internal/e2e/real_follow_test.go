@@ -3,6 +3,7 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/agentsched/agentsched/internal/scriptmodel"
@@ -52,6 +53,14 @@ func TestRealFollowUp(t *testing.T) {
 			}
 		}
 
+		if kind == "opencode" { // its sessions are bound to their folders
+			if _, errs, code := b.command("fork", "talk", "Go on here, too."); code != 2 || !strings.Contains(errs, "those that can are claude, codex") {
+				b.fatalf("fork: exit %d, %s", code, errs)
+			}
+			r.stop()
+			b.noProcess()
+			return
+		}
 		do("fork", "talk", "Go on here, too.", "--name", "other")
 		do("wait", "other")
 		j := b.show("other")
