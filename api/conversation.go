@@ -91,6 +91,44 @@ type Interrupt struct {
 	By string `json:"by,omitempty"`
 }
 
+// Takeover puts a job into a person's hands.
+type Takeover struct {
+	// By is who takes it over.
+	By string `json:"by,omitempty"`
+}
+
+// TakenOver is a job that a person has taken over.
+type TakenOver struct {
+	// Job is the job's id.
+	Job job.ID `json:"job"`
+	// By is who has it.
+	By string `json:"by,omitempty"`
+	// Since is when they took it over.
+	Since time.Time `json:"since"`
+	// Held says that its run has stopped, so that its folder and session are the person's. Else it is about to: the job is then held for person.
+	Held bool `json:"held"`
+}
+
+// Handback lets a job go on that a person has taken over.
+type Handback struct {
+	// ID names it, 1 to 100 of a-z A-Z 0-9 . _ -, so that it may be asked for again. Absent: a repeated one without text is known all the same.
+	ID string `json:"id,omitempty"`
+	// Text is what to tell the agent besides, at most 64 KiB.
+	Text string `json:"text,omitempty"`
+	// By is who hands it back.
+	By string `json:"by,omitempty"`
+}
+
+// HandedBack is what became of a Handback.
+type HandedBack struct {
+	// Job is the job's id.
+	Job job.ID `json:"job"`
+	// Message is the number of the message with which its agent is told. Absent: it was told before, or too much waits for it.
+	Message int `json:"message,omitempty"`
+	// Note says in one sentence what follows.
+	Note string `json:"note"`
+}
+
 // Question is what the agent of a run has asked people.
 type Question struct {
 	// Number is its place among the questions of the job: 1, 2, ….

@@ -44,6 +44,8 @@ const (
 	ApprovalRequested Signal = "approval_requested" // a person has to look
 	QuestionAsked     Signal = "question_asked"     // the agent asks a person; Step is the question's number
 	QuestionResolved  Signal = "question_answered"  // somebody has answered; Step is the question's number
+	JobTaken          Signal = "job_taken_over"     // a person has taken the job over; Text is who
+	JobHandedBack     Signal = "job_handed_back"    // they have handed it back, and it goes on
 	CheckpointCreated Signal = "checkpoint_created" // the run stopped at a step's boundary
 	AgentTerminated   Signal = "agent_terminated"   // nothing of the attempt's processes is left
 	AgentCancelled    Signal = "agent_cancelled"    // the job was cancelled

@@ -37,6 +37,20 @@ func (c *Client) Interrupt(ctx context.Context, ref string, in api.Interrupt) (a
 	return out, err
 }
 
+// TakeOver puts the job that ref names into a person's hands. The answer may come before its run has stopped; it may be repeated.
+func (c *Client) TakeOver(ctx context.Context, ref string, in api.Takeover) (api.TakenOver, error) {
+	var out api.TakenOver
+	err := c.post(ctx, jobPath(ref, "/takeover"), in, &out)
+	return out, err
+}
+
+// HandBack lets the job that ref names go on, which a person has taken over. With an ID it may be repeated.
+func (c *Client) HandBack(ctx context.Context, ref string, in api.Handback) (api.HandedBack, error) {
+	var out api.HandedBack
+	err := c.post(ctx, jobPath(ref, "/handback"), in, &out)
+	return out, err
+}
+
 // OpenQuestions returns the questions of agents that can be answered: those of a tenant, or
 // all if t is empty.
 func (c *Client) OpenQuestions(ctx context.Context, t job.Tenant) (api.Questions, error) {

@@ -127,4 +127,6 @@ type TellRunResult struct {
 	Taken bool `json:"taken"`
 	// Why says why not, for people.
 	Why string `json:"why,omitempty"`
+	// Never says that its worker can at no time.
+	Never bool `json:"never,omitempty"`
 }

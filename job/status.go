@@ -85,6 +85,8 @@ const (
 	WaitApproval WaitingReason = "approval"
 	// WaitWords: somebody has interrupted it, and it goes on when it is told something.
 	WaitWords WaitingReason = "words"
+	// WaitPerson: a person has taken it over, and it goes on when they hand it back.
+	WaitPerson WaitingReason = "person"
 	// WaitRetry: an attempt failed and the next one has its time.
 	WaitRetry WaitingReason = "retry"
 	// WaitRate: a rate of requests is used up.
@@ -125,7 +127,7 @@ var waitingReasons = []struct {
 }{
 	{WaitTurn, "its turn"}, {WaitTime, "its start time"}, {WaitSlot, "a slot"}, {WaitFolder, "its folder"},
 	{WaitDependency, "jobs that it needs"}, {WaitParts, "its parts"}, {WaitPipeline, "its pipeline"}, {WaitTeam, "its team"},
-	{WaitKey, "a job of the same key"}, {WaitApproval, "approval"}, {WaitWords, "somebody to go on"}, {WaitRetry, "a retry"}, {WaitRate, "a rate limit"},
+	{WaitKey, "a job of the same key"}, {WaitApproval, "approval"}, {WaitWords, "somebody to go on"}, {WaitPerson, "a person to hand it back"}, {WaitRetry, "a retry"}, {WaitRate, "a rate limit"},
 	{WaitCostWindow, "a cost window"}, {WaitBudget, "a budget"}, {WaitUsageLimit, "a usage limit"}, {WaitCircuit, "a circuit breaker"},
 	{WaitLoad, "less load"}, {WaitIsolation, "the end of an isolation"}, {WaitPause, "the end of a pause"}, {WaitCore, "a core"},
 	{WaitNode, "a node"}, {WaitPermit, "another permit"}, {WaitCommand, "the command that submitted it"}, {WaitProgram, "a program"}, {WaitScheduler, "a scheduler"},

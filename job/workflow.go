@@ -182,6 +182,8 @@ const (
 	HeldForTeam Hold = "team"
 	// HeldForWords: somebody has interrupted it, and it goes on when it is told something.
 	HeldForWords Hold = "words"
+	// HeldByPerson: a person has taken it over, and it goes on when they hand it back.
+	HeldByPerson Hold = "person"
 )
 
 // Resolved is what a job is run with once its needs have ended: its own words

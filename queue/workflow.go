@@ -31,7 +31,7 @@ type Approval struct {
 // ByTimeout is who has answered (Approval.By) when nobody has in time.
 const ByTimeout = "timeout"
 
-// Ready lets an entry go that is held for its needs, its team or words: it is claimed
+// Ready lets an entry go that is held for its needs, its team, words or a person: it is claimed
 // like any other from now on, and runs with Resolved; nil leaves what it has.
 // RunnableAt is Now, if it does not lie ahead.
 type Ready struct {

@@ -176,3 +176,11 @@ func AllTraits(adapters map[string]Adapter) map[string]job.WorkerTraits {
 	}
 	return all
 }
+
+// Interactive is an optional part of an Adapter, for one whose program a person can use in a terminal, to go on by hand
+// with the session of a job and leave it to the job's next attempt.
+type Interactive interface {
+	// Interactive prepares the program as Start does for a run of t, and returns its command, whose standard files will be a
+	// terminal. t.Instructions is empty. t.Asked is set: what the job was not granted, the program asks the person in front of it.
+	Interactive(t *Task) (Command, error)
+}

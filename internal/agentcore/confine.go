@@ -181,7 +181,7 @@ func (e *execution) confine(ctx context.Context, ws *workspace.Workspace, dir st
 	c, err := Confine(ctx, Confining{
 		Spec: &e.submit.Spec, Settings: e.settings.Sandbox, Host: e.session.can, Dir: e.session.dir, Job: e.folder(), Worker: e.submit.Choice.Worker,
 		Programs: e.settings.Workers[e.submit.Choice.Worker].Command, Workspace: folder, Borrowed: borrowed, Temp: e.temp, Scratch: filepath.Join(dir, "scratch"),
-		User: e.userVariable, Credentials: e.session.credentials, Audit: &e.session.audit, Emit: e.emit, Stop: e.stop,
+		User: e.userVariable, Credentials: outside{host: e.session.host}.credentials, Audit: &e.session.audit, Emit: e.emit, Stop: e.stop,
 		Granted: granted, NewMark: e.session.host.NewMark,
 		more: func(c *Confinement) error {
 			if e.lead != nil {

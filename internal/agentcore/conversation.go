@@ -537,7 +537,7 @@ func (c *conversation) told(r *ipc.TellRun) ipc.TellRunResult {
 	}
 	if r.Interrupt != "" {
 		if !c.able.Interrupts {
-			return ipc.TellRunResult{Why: fmt.Sprintf("worker %s cannot be interrupted; cancel the job instead", c.name)}
+			return ipc.TellRunResult{Why: fmt.Sprintf("worker %s cannot be interrupted; cancel the job instead", c.name), Never: true}
 		}
 		if !c.inputs.put(worker.Interrupt{Reason: r.Interrupt}) {
 			return ipc.TellRunResult{Why: "too much waits for the agent already"}

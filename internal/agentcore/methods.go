@@ -131,7 +131,7 @@ func (c *Core) requestPermit(_ context.Context, r ipc.PermitRequest) (ipc.Permit
 		Deadline: r.Deadline, Spent: r.Spent, Time: r.SpentTime.Std(),
 		Ceded: permit.Budget{Tokens: r.Ceded.Tokens, CostUSD: r.Ceded.CostUSD},
 		Class: r.Class, Smaller: r.Smaller, Degraded: r.Degraded, Elsewhere: held,
-		Reserve: func() (func(), error) { return c.reserve(s, r.Workspace) },
+		Reserve: func() (func(), error) { return c.reserve(s, r.Job, r.Workspace) },
 	})
 	var rejection *permit.Rejection
 	switch {
@@ -172,18 +172,23 @@ func (c *Core) grant(r permit.Request) (*permit.Permit, error) {
 const workspaceRetry = 500 * time.Millisecond
 
 // reserve takes the lock on the run's workspace.
-func (c *Core) reserve(s *session, w job.Workspace) (func(), error) {
+func (c *Core) reserve(s *session, id job.ID, w job.Workspace) (func(), error) {
 	if w.Isolation == job.Copy {
 		// A copy takes the lock only while it is made, in the run. Asking now lets
 		// a job wait for a folder that another works in, instead of failing.
 		probe := job.Workspace{Path: w.Path, Isolation: job.Direct}
-		release, err := c.reserve(s, probe)
+		release, err := c.reserve(s, id, probe)
 		if err == nil {
 			release()
 		}
 		return func() {}, err
 	}
 	lock, err := s.workspaces.Lock(c.life, w)
+	if err == nil {
+		if err = s.workspaces.InHands(id); err != nil {
+			err = errors.Join(err, lock.Close())
+		}
+	}
 	var busy *workspace.BusyError
 	if errors.As(err, &busy) {
 		return nil, &permit.Rejection{Reason: job.WorkspaceBusy, RetryAfter: workspaceRetry, Message: busy.Error()}

@@ -2,7 +2,6 @@ package agentcore
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,16 +98,16 @@ func (c *Confinement) openModels(e *execution, adapter worker.Adapter) error {
 	if upstream == nil {
 		return err
 	}
-	session, environ := e.session, e.core.cfg.Environ // the gateway outlives the run
+	users := outside{host: e.session.host, environ: e.core.cfg.Environ} // the gateway outlives the run
 	gate, err := e.core.gateways.of(gateway.Config{
-		Providers: []gateway.Provider{e.provider(*upstream, c.user)}, Prices: e.settings.Prices, Log: e.core.cfg.Log,
-		RunCommand: func(ctx context.Context, command []string) ([]byte, error) { return session.ask(ctx, environ, command) },
+		Providers: []gateway.Provider{provider(e.submit.Choice.Worker, settings, *upstream, c.user)}, Prices: e.settings.Prices, Log: e.core.cfg.Log,
+		RunCommand: users.ask,
 	})
 	if err != nil {
 		return err
 	}
 	m := &models{upstream: *upstream, meter: &worker.Meter{}}
-	m.session, err = gate.Open(gateway.RunConfig{
+	return c.serveModels(m, gate, gateway.RunConfig{
 		Permit: e.permit, RatedAs: e.settings.providerOf(e.submit.Choice), HostedTools: c.held.Spec.HasFullNetwork(), Models: allowedModels(settings.Model, settings),
 		Charge:   func(x gateway.Charge) { m.meter.Charge(x.Usage) },
 		Exceeded: func(over *permit.Stop) { e.overspent(over) },
@@ -123,7 +122,11 @@ func (c *Confinement) openModels(e *execution, adapter worker.Adapter) error {
 			}
 		},
 	})
-	if err != nil {
+}
+
+// serveModels serves the run models by a gateway.
+func (c *Confinement) serveModels(m *models, gate *gateway.Gateway, run gateway.RunConfig) (err error) {
+	if m.session, err = gate.Open(run); err != nil {
 		return err
 	}
 	m.meter.Settle = m.session.Close
@@ -132,9 +135,9 @@ func (c *Confinement) openModels(e *execution, adapter worker.Adapter) error {
 	return nil
 }
 
-// provider returns who answers, with the key that pays.
-func (e *execution) provider(u worker.Upstream, user func(string) string) gateway.Provider {
-	p := gateway.Provider{Name: string(e.submit.Choice.Worker), BaseURL: u.BaseURL, Bearer: u.Bearer, Headers: u.Headers}
+// provider returns who answers the models of a kind of worker, with the key that pays.
+func provider(kind job.WorkerKind, settings job.WorkerSettings, u worker.Upstream, user func(string) string) gateway.Provider {
+	p := gateway.Provider{Name: string(kind), BaseURL: u.BaseURL, Bearer: u.Bearer, Headers: u.Headers}
 	switch u.API {
 	case worker.OpenAIResponses:
 		p.APIs = []gateway.API{gateway.Responses}
@@ -143,7 +146,7 @@ func (e *execution) provider(u worker.Upstream, user func(string) string) gatewa
 	default:
 		p.APIs = []gateway.API{gateway.Chat}
 	}
-	if p.Keys = e.configuredKeys(user); len(p.Keys) > 0 {
+	if p.Keys = configuredKeys(settings, user); len(p.Keys) > 0 {
 		return p
 	}
 	switch {
@@ -164,8 +167,7 @@ func (e *execution) provider(u worker.Upstream, user func(string) string) gatewa
 }
 
 // configuredKeys returns the accounts that the worker's settings name.
-func (e *execution) configuredKeys(user func(string) string) []credential.Key {
-	settings := e.settings.Workers[e.submit.Choice.Worker]
+func configuredKeys(settings job.WorkerSettings, user func(string) string) []credential.Key {
 	var keys []credential.Key
 	for _, k := range settings.Keys {
 		switch {

@@ -79,7 +79,7 @@ func (c *Confinement) asked(a gitproxy.Access) {
 const credentialTime = 30 * time.Second
 
 // credentials asks the user's git, outside of any run, for what a host wants to see.
-func (s *session) credentials(ctx context.Context, host, path string) (user, pass string, err error) {
+func (o outside) credentials(ctx context.Context, host, path string) (user, pass string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, credentialTime, fmt.Errorf("no answer within %s", credentialTime))
 	defer cancel()
 	out := &bounded{max: maxSecret}
@@ -88,7 +88,7 @@ func (s *session) credentials(ctx context.Context, host, path string) (user, pas
 	cmd.Env = append(cmd.Environ(), "GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "SSH_ASKPASS=", "GCM_INTERACTIVE=never")
 	cmd.Stdin = strings.NewReader(fmt.Sprintf("protocol=https\nhost=%s\npath=%s\n\n", host, path))
 	cmd.Stdout = out
-	if err := s.host.Run(ctx, cmd); err != nil {
+	if err := o.host.Run(ctx, cmd); err != nil {
 		return "", "", fmt.Errorf("git has no credentials for %s: %w", host, err)
 	}
 	for line := range bytes.Lines(out.Bytes()) {

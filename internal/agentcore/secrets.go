@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/redact"
 	"github.com/agentsched/agentsched/ipc"
 	"github.com/agentsched/agentsched/job"
@@ -29,54 +30,67 @@ const (
 // variables where the configuration says so; env names the files and holds the others. From here on they are taken out of
 // all that is told of the run. Nothing of it may be told before.
 func (e *execution) giveSecrets(ctx context.Context) (env []string, err error) {
-	var values []redact.Value
-	for _, name := range e.submit.Spec.Secrets {
-		secret, known := e.settings.Secrets[name]
+	users := outside{host: e.session.host, environ: e.core.cfg.Environ, lookup: e.core.cfg.Lookup}
+	env, values, err := users.secrets(ctx, e.submit.Spec.Secrets, e.permit.Tenant, e.settings.Secrets, e.temp)
+	if len(values) > 0 {
+		e.secrets = e.secrets.With(values...)
+	}
+	return env, err
+}
+
+// outside is where secrets, keys and credentials of the user's are looked up for runs, which have no way there.
+type outside struct {
+	host    *proc.Host
+	environ []string
+	lookup  func(name string) (string, bool) // nil finds nothing
+}
+
+// secrets is giveSecrets for a job of a tenant. temp is the run's temporary folder.
+func (o outside) secrets(ctx context.Context, names []string, tenant job.Tenant, configured map[string]ipc.Secret, temp string) (env []string, values []redact.Value, err error) {
+	for _, name := range names {
+		secret, known := configured[name]
 		switch {
 		case !known:
-			return nil, &worker.Failure{Class: job.Config, Message: fmt.Sprintf("secret %s is not in the configuration", name),
+			return nil, nil, &worker.Failure{Class: job.Config, Message: fmt.Sprintf("secret %s is not in the configuration", name),
 				Hint: "add it under secrets, or leave it out of the job"}
-		case len(secret.Tenants) > 0 && !slices.Contains(secret.Tenants, e.permit.Tenant):
-			return nil, &worker.Failure{Class: job.Config, Message: fmt.Sprintf("secret %s is not given to jobs of tenant %s", name, e.permit.Tenant),
+		case len(secret.Tenants) > 0 && !slices.Contains(secret.Tenants, tenant):
+			return nil, nil, &worker.Failure{Class: job.Config, Message: fmt.Sprintf("secret %s is not given to jobs of tenant %s", name, tenant),
 				Hint: fmt.Sprintf("add the tenant to secrets.%s.tenants", name)}
 		}
-		text, err := e.lookUp(ctx, secret)
+		text, err := o.secret(ctx, secret)
 		if err != nil {
-			return nil, &worker.Failure{Class: job.Config, Message: fmt.Sprintf("secret %s: %v", name, err), Hint: fmt.Sprintf("look at secrets.%s of the configuration", name)}
+			return nil, nil, &worker.Failure{Class: job.Config, Message: fmt.Sprintf("secret %s: %v", name, err), Hint: fmt.Sprintf("look at secrets.%s of the configuration", name)}
 		}
 		values = append(values, redact.Value{Name: name, Text: text})
 		if secret.Variable {
 			env = append(env, name+"="+text)
 			continue
 		}
-		path := filepath.Join(e.temp, "secrets", name)
+		path := filepath.Join(temp, "secrets", name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return nil, fmt.Errorf("give the run its secrets: %w", err)
+			return nil, nil, fmt.Errorf("give the run its secrets: %w", err)
 		}
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			return nil, fmt.Errorf("give the run its secrets: %w", err)
+			return nil, nil, fmt.Errorf("give the run its secrets: %w", err)
 		}
 		env = append(env, name+"_FILE="+path)
 	}
-	if len(values) > 0 {
-		e.secrets = e.secrets.With(values...)
-	}
-	return env, nil
+	return env, values, nil
 }
 
-// lookUp returns what a secret is, without a line break at its end. Its error never holds it.
-func (e *execution) lookUp(ctx context.Context, s ipc.Secret) (string, error) {
+// secret returns what a secret is, without a line break at its end. Its error never holds it.
+func (o outside) secret(ctx context.Context, s ipc.Secret) (string, error) {
 	var data []byte
 	var err error
 	switch {
 	case s.File != "":
 		data, err = readSecret(s.File)
 	case len(s.Command) > 0:
-		data, err = e.session.ask(ctx, e.core.cfg.Environ, s.Command)
+		data, err = o.ask(ctx, s.Command)
 	case s.Env != "":
 		text, set := "", false
-		if e.core.cfg.Lookup != nil {
-			text, set = e.core.cfg.Lookup(s.Env)
+		if o.lookup != nil {
+			text, set = o.lookup(s.Env)
 		}
 		if !set {
 			return "", fmt.Errorf("the scheduler has no variable %s", s.Env)
@@ -118,13 +132,13 @@ func readSecret(path string) ([]byte, error) {
 }
 
 // ask runs a command that prints a secret or a key, outside of any run.
-func (s *session) ask(ctx context.Context, environ, command []string) ([]byte, error) {
+func (o outside) ask(ctx context.Context, command []string) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, secretTime, fmt.Errorf("it took longer than %s", secretTime))
 	defer cancel()
 	out, said := &bounded{max: maxSecret + 1}, &bounded{max: 1 << 10}
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = environ, out, said
-	if err := s.host.Run(ctx, cmd); err != nil {
+	cmd.Env, cmd.Stdout, cmd.Stderr = o.environ, out, said
+	if err := o.host.Run(ctx, cmd); err != nil {
 		if why := strings.TrimSpace(said.String()); why != "" {
 			return nil, fmt.Errorf("%w: %s", err, why)
 		}

@@ -50,6 +50,8 @@ func bodies() map[string]string {
 		"tell-job":             `{"text":"no"}`,
 		"fork-job":             `{"text":"no"}`,
 		"interrupt-job":        `{}`,
+		"take-job-over":        `{}`,
+		"hand-job-back":        `{}`,
 		"answer-question":      `{"decision":"allow"}`,
 		"allow-run":            `{"entry":"none.example"}`,
 		"revoke-run-grant":     `{"entry":"none.example","tenant":"none"}`,

@@ -44,8 +44,8 @@ type systemTree struct {
 	released  bool // its cgroups of v1 are removed
 }
 
-func sysProcAttr(newSession bool, pdeath syscall.Signal) *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setsid: newSession, Setpgid: !newSession, Pdeathsig: pdeath}
+func sysProcAttr(s *Spec) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: s.NewSession, Setpgid: !s.NewSession, Setctty: s.Terminal, Pdeathsig: s.PdeathSignal}
 }
 
 func (h *Host) open() error {

@@ -37,8 +37,8 @@ type Sweep struct {
 	Cgroups   []string
 }
 
-func sysProcAttr(newSession bool, _ syscall.Signal) *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setsid: newSession, Setpgid: !newSession}
+func sysProcAttr(s *Spec) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: s.NewSession, Setpgid: !s.NewSession, Setctty: s.Terminal}
 }
 
 func (h *Host) open() error  { return nil }

@@ -31,7 +31,7 @@ func (h *Host) run(ctx context.Context, cmd *exec.Cmd) error {
 		return context.Cause(ctx)
 	}
 	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = sysProcAttr(true, syscall.SIGKILL)
+		cmd.SysProcAttr = sysProcAttr(&Spec{NewSession: true, PdeathSignal: syscall.SIGKILL})
 	}
 	cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Setpgid = true, false
 	if cmd.WaitDelay == 0 {

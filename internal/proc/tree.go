@@ -30,6 +30,9 @@ type Spec struct {
 
 	NewSession bool // a session of its own (setsid), as workers have; else only a process group of its own
 
+	// Terminal says that Stdin is a terminal, which becomes that of the new session: NewSession must be set.
+	Terminal bool
+
 	// PdeathSignal is what the kernel sends to the leader, and to it alone, when this process dies. 0 is none, which is
 	// for a leader that stops its own children first (the core); workers take SIGKILL. Only Linux has it.
 	PdeathSignal syscall.Signal
@@ -121,7 +124,7 @@ func (h *Host) start(spec Spec) (*Tree, error) {
 		Dir:   spec.Dir,
 		Env:   withTag(spec.Env, h.cfg.Tag, spec.Run),
 		Files: append(std.files[:], spec.Extra...),
-		Sys:   sysProcAttr(spec.NewSession, spec.PdeathSignal),
+		Sys:   sysProcAttr(&spec),
 	}
 	spawner := h.spawn
 	if spec.KeepCapabilities {

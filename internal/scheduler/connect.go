@@ -42,7 +42,7 @@ func connect(s *Scheduler) {
 	s.Grants = &Grants{store: cfg.Store, log: cfg.Log, runs: s.loop.runs, call: s.fleet.call}
 	s.Conversations = &Conversations{
 		store: cfg.Store, feed: s.Feed, log: cfg.Log, grants: s.Grants, runs: s.loop.runs, call: s.fleet.call, flying: s.fleet.flying, dispatch: s.poke, admit: s.admit, kinds: k,
-		onQuestion: cfg.OnQuestion, wake: newBell(), due: map[job.ID]bool{}, locks: map[job.ID]*jobLock{},
+		onQuestion: cfg.OnQuestion, wake: newBell(), due: map[job.ID]bool{}, locks: map[job.ID]*jobLock{}, stops: map[job.ID]stopping{},
 	}
 	s.fleet.talks = s.Conversations
 	s.Children = &Children{

@@ -50,6 +50,7 @@ type Conversations struct {
 	mu    sync.Mutex // guards what follows
 	due   map[job.ID]bool
 	locks map[job.ID]*jobLock
+	stops map[job.ID]stopping // what runs were told whose jobs people take over
 }
 
 // jobLock keeps the order of what happens to one conversation.
@@ -243,6 +244,9 @@ func (s *Conversations) run(ctx context.Context) error {
 	if err := s.recall(ctx); err != nil && ctx.Err() == nil {
 		s.log.Error().Err(err).Msg("look for what waits for runs of an earlier scheduler")
 	}
+	if err := s.recallPersons(ctx); err != nil && ctx.Err() == nil {
+		s.log.Error().Err(err).Msg("look for jobs that are in the hands of people")
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	after := againSoon
@@ -275,7 +279,10 @@ func (s *Conversations) tryAgain(ctx context.Context, id job.ID) bool {
 	defer s.lock(id)()
 	r := s.runOf(id)
 	done := false
-	if r != nil {
+	taken, held, err := s.forPerson(ctx, id)
+	if err != nil || taken {
+		done = held
+	} else if r != nil {
 		done, _ = s.deliver(ctx, r)
 	} else if e, err := s.store.Get(ctx, id); err != nil || e.State != job.Dispatched {
 		done = true // the next attempt is told when it begins

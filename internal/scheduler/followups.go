@@ -187,6 +187,12 @@ func (s *Conversations) over(ctx context.Context, e *queue.Entry) {
 }
 
 func (s *Conversations) overLocked(ctx context.Context, id job.ID) error {
+	if taken, held, err := s.forPerson(ctx, id); taken || err != nil {
+		if !held {
+			s.again(id)
+		}
+		return err
+	}
 	list, err := records[message](ctx, s.store, messageSpace(id))
 	if err != nil {
 		return err

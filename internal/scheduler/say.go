@@ -52,11 +52,8 @@ func (s *Conversations) say(ctx context.Context, e *queue.Entry, in api.Say, ans
 	if err != nil {
 		return api.Said{}, err
 	}
-	m := message{Message: api.Message{
-		Number: len(list) + 1, ID: cmp.Or(in.ID, uuid.NewString()), Job: e.ID, From: in.By, Text: in.Text, State: api.MessageQueued, At: now(),
-	}}
 	if e.State.Terminal() {
-		return s.followUp(ctx, e, list, m, answered, more)
+		return s.followUp(ctx, e, list, messageOf(e, list, in), answered, more)
 	}
 	if answered != nil && answered.Job != e.ID {
 		there, err := records[question](ctx, s.store, questionSpace(e.ID))
@@ -69,24 +66,16 @@ func (s *Conversations) say(ctx context.Context, e *queue.Entry, in api.Say, ans
 		}
 		more = append(more, op)
 	}
-	if len(list) >= maxMessages {
-		return api.Said{}, queue.Refuse("job %s was told %d messages, which is the maximum", e.Spec.Name, len(list))
-	}
-	waiting := encodedLen(in.Text)
-	for i := range list {
-		if list[i].State == api.MessageQueued {
-			waiting += encodedLen(list[i].Text)
-		}
-	}
-	if waiting > maxWaiting {
-		return api.Said{}, queue.Refuse("what waits for job %s would have %d bytes, at most %d are kept; say it when it has read the rest", e.Spec.Name, waiting, maxWaiting)
-	}
-	op, err := write(messageSpace(e.ID), m.Number, &m)
+	m, ops, err := newMessage(e, list, in)
 	if err != nil {
 		return api.Said{}, err
 	}
-	ops := append([]queue.Op{op, queue.Write{Record: queue.Record{Space: toldSpace(e.ID), Key: toldKey, Value: json.RawMessage(`true`), At: m.At}}}, more...)
-	waits := e.Held == job.HeldForWords
+	p, err := s.has(ctx, e.ID)
+	if err != nil {
+		return api.Said{}, err
+	}
+	ops = append(ops, more...)
+	waits := e.Held == job.HeldForWords && p == nil
 	if waits {
 		ops = append(ops, queue.Ready{ID: e.ID, Now: m.At})
 	}
@@ -95,6 +84,8 @@ func (s *Conversations) say(ctx context.Context, e *queue.Entry, in api.Say, ans
 	}
 	note := "it is told with its next attempt"
 	switch {
+	case p != nil:
+		note = "it waits: the job is in the hands of " + p.name()
 	case waits:
 		note = "it goes on now"
 		s.feed.publishEntry(ctx, e.ID)
@@ -113,6 +104,35 @@ func (s *Conversations) say(ctx context.Context, e *queue.Entry, in api.Say, ans
 		}
 	}
 	return api.Said{Message: m.Message, Note: note}, nil
+}
+
+// messageOf returns a message for the agent of a job whose messages are list.
+func messageOf(e *queue.Entry, list []message, in api.Say) message {
+	return message{Message: api.Message{
+		Number: len(list) + 1, ID: cmp.Or(in.ID, uuid.NewString()), Job: e.ID, From: in.By, Text: in.Text, State: api.MessageQueued, At: now(),
+	}}
+}
+
+// newMessage returns a message for the agent of a job that has not ended, whose messages are list, and the ops that store it.
+func newMessage(e *queue.Entry, list []message, in api.Say) (m message, ops []queue.Op, err error) {
+	if len(list) >= maxMessages {
+		return m, nil, queue.Refuse("job %s was told %d messages, which is the maximum", e.Spec.Name, len(list))
+	}
+	waiting := encodedLen(in.Text)
+	for i := range list {
+		if list[i].State == api.MessageQueued {
+			waiting += encodedLen(list[i].Text)
+		}
+	}
+	if waiting > maxWaiting {
+		return m, nil, queue.Refuse("what waits for job %s would have %d bytes, at most %d are kept; say it when it has read the rest", e.Spec.Name, waiting, maxWaiting)
+	}
+	m = messageOf(e, list, in)
+	op, err := write(messageSpace(e.ID), m.Number, &m)
+	if err != nil {
+		return m, nil, err
+	}
+	return m, []queue.Op{op, queue.Write{Record: queue.Record{Space: toldSpace(e.ID), Key: toldKey, Value: json.RawMessage(`true`), At: m.At}}}, nil
 }
 
 // followUp has a job go on that has ended, with what somebody says and what it was not told before.

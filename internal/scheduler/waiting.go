@@ -86,6 +86,8 @@ func waitingOf(e *queue.Entry, at time.Time) job.Waiting {
 		return as(job.WaitTeam)
 	case job.HeldForWords:
 		return as(job.WaitWords)
+	case job.HeldByPerson:
+		return as(job.WaitPerson)
 	case job.HeldForNeeds:
 		if said.Reason == job.WaitPipeline {
 			return said

@@ -23,6 +23,10 @@ func (j jobs) talkRoutes(r *router) {
 		about: "Begin another job with copies of a job's work and of its agent's session, and tell that something.\nThe job must not run at that moment, its worker must be able to fork a session, and its folder must be one of its own. The message of the answer names the new job."}, toJob(j.entries, j.fork))
 	post(r, route{id: "interrupt-job", method: "POST", path: "/v1/jobs/{job}/interrupt", role: operate, tag: "conversation",
 		about: "Have the agent of a job stop its turn, and keep its session.\nThe job goes on when it is told something."}, toJob(j.entries, j.interrupt))
+	post(r, route{id: "take-job-over", method: "POST", path: "/v1/jobs/{job}/takeover", role: operate, tag: "conversation",
+		about: "Put a job into a person's hands.\nIts run stops as when it is interrupted, and the job waits until it is handed back. It may be repeated."}, toJob(j.entries, j.takeOver))
+	post(r, route{id: "hand-job-back", method: "POST", path: "/v1/jobs/{job}/handback", role: operate, tag: "conversation",
+		about: "Let a job go on that a person has taken over.\nIts next attempt goes on in its session and folder, and is told so."}, toJob(j.entries, j.handBack))
 	get(r, route{id: "list-open-questions", method: "GET", path: "/v1/questions", role: read, answered: fromStore, tag: "conversation",
 		about: "List the questions of agents that can be answered, in the order in which they were asked."}, j.openQuestions)
 	get(r, route{id: "list-questions", method: "GET", path: "/v1/jobs/{job}/questions", role: read, answered: fromStore, tag: "conversation",
@@ -93,6 +97,24 @@ func (j jobs) interrupt(ctx context.Context, e *queue.Entry, in *api.Interrupt) 
 		return api.JobDetail{}, err
 	}
 	return j.entries.detail(ctx, e.ID)
+}
+
+func (j jobs) takeOver(ctx context.Context, e *queue.Entry, in *api.Takeover) (api.TakenOver, error) {
+	in.By = j.by(ctx, in.By)
+	return j.sched.Conversations.TakeOver(ctx, e.ID, *in)
+}
+
+func (j jobs) handBack(ctx context.Context, e *queue.Entry, in *api.Handback) (api.HandedBack, error) {
+	bad := &invalid{}
+	words(bad, "body.text", in.Text, false)
+	if in.ID != "" && !scheduler.ValidMessageID(in.ID) {
+		bad.add("body.id", "is %q, want 1 to 100 of a-z A-Z 0-9 . _ -", in.ID)
+	}
+	if err := bad.or(); err != nil {
+		return api.HandedBack{}, err
+	}
+	in.By = j.by(ctx, in.By)
+	return j.sched.Conversations.HandBack(ctx, e.ID, *in)
 }
 
 type questionsQuery struct {

@@ -263,6 +263,7 @@ func (w *fixed) exchanges() []exchange {
 		post("/v1/jobs/deploy/questions/1/answer", `{"decision":"allow","scope":"tenant","by":"anna"}`), post("/v1/jobs/deploy/questions/1/answer", `{"decision":"deny"}`), post("/v1/jobs/deploy/questions/2/answer", `{"decision":"deny"}`),
 		post("/v1/jobs/deploy/messages", `{"text":"no docs","id":"m","by":"anna"}`), post("/v1/jobs/deploy/messages", `{"text":"no docs","id":"m","by":"anna"}`), post("/v1/jobs/deploy/messages", `{"text":" ","id":"a b"}`),
 		post(one+"/messages", `{"text":"go on"}`), get("/v1/jobs/deploy/messages"), post("/v1/jobs/deploy/fork", `{"text":"again","by":"anna"}`), post(one+"/fork", `{"text":" ","name":"a b"}`), post("/v1/jobs/deploy/interrupt", `{"by":"anna"}`),
+		post("/v1/jobs/deploy/takeover", `{"by":"anna"}`), post("/v1/jobs/deploy/handback", `{"by":"anna"}`), post("/v1/jobs/deploy/handback", `{"id":"a b"}`),
 		post("/v1/credits", `{"tenant":"t","credits":10,"by":"anna"}`), post("/v1/credits", `{"tenant":"t","credits":-11}`), get("/v1/credits"), get("/v1/grants"),
 		get("/v1/credits/history?tenant=t&limit=1"), get("/v1/credits/history"), post("/v1/credits/drop", `{"tenant":"t"}`), post("/v1/credits/drop", `{"tenant":"t"}`),
 		post("/v1/jobs", jobs), keyed, keyed, post("/v1/jobs", `{"jobs":[{"id":"a b","type":"TOOL"}],"more":1}`), post("/v1/jobs", `{"jobs":[{"id":"a b","type":"TOOL"}]}`),

@@ -163,7 +163,7 @@ func (o *overview) waitingOf(ctx context.Context) ([]api.Waiting, error) {
 // shared returns what a job waits for without what is said of it alone.
 func shared(w job.Waiting) job.Waiting {
 	switch w.Reason {
-	case job.WaitTurn, job.WaitTime, job.WaitDependency, job.WaitParts, job.WaitTeam, job.WaitKey, job.WaitApproval, job.WaitWords, job.WaitRetry, job.WaitPermit:
+	case job.WaitTurn, job.WaitTime, job.WaitDependency, job.WaitParts, job.WaitTeam, job.WaitKey, job.WaitApproval, job.WaitWords, job.WaitPerson, job.WaitRetry, job.WaitPermit:
 		w.Text = ""
 	}
 	return w

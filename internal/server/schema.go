@@ -29,7 +29,7 @@ func enumerations() map[reflect.Type][]any {
 		reflect.TypeFor[job.Class]():           anyOf(job.Classes()),
 		reflect.TypeFor[job.DuplicatePolicy](): anyOf(job.DuplicatePolicies()),
 		reflect.TypeFor[job.OversightMode]():   anyOf(job.OversightModes()),
-		reflect.TypeFor[job.Hold]():            {job.HeldForNeeds, job.HeldForParts, job.HeldForApproval, job.HeldForTeam, job.HeldForWords},
+		reflect.TypeFor[job.Hold]():            {job.HeldForNeeds, job.HeldForParts, job.HeldForApproval, job.HeldForTeam, job.HeldForWords, job.HeldByPerson},
 		reflect.TypeFor[job.Strategy]():        anyOf(job.Strategies()),
 		reflect.TypeFor[job.RestartType]():     anyOf(job.RestartTypes()),
 		reflect.TypeFor[job.Kept]():            {job.KeptFresh, job.KeptBefore, job.KeptRefused},

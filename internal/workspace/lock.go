@@ -166,8 +166,7 @@ func flock(dir, prefix, key string, how int) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256([]byte(key))
-	f, err := os.OpenFile(filepath.Join(dir, prefix+hex.EncodeToString(sum[:16])+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(lockFile(dir, prefix, key), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -175,6 +174,11 @@ func flock(dir, prefix, key string, how int) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+func lockFile(dir, prefix, key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return filepath.Join(dir, prefix+hex.EncodeToString(sum[:16])+".lock")
 }
 
 // tryFlock locks f, or closes it.

@@ -53,6 +53,9 @@ func (m *Manager) Remove(ctx context.Context, id job.ID, _ job.Workspace, opts R
 		return err
 	}
 	defer held.release()
+	if err := m.InHands(id); err != nil {
+		return &UnsavedError{Path: m.home(id), Reason: err.Error()}
+	}
 	err = nil
 	if opts.Unused != nil {
 		err = opts.Unused(ctx)

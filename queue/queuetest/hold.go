@@ -37,7 +37,7 @@ func awaitOp(c queue.Entry, attempt int, now time.Time) queue.Await {
 // holdOutOfLane: what is held is in nobody's way until it is let go.
 func holdOutOfLane(e *env) {
 	ids := map[job.Hold]job.ID{}
-	for _, h := range []job.Hold{job.HeldForNeeds, job.HeldForParts, job.HeldForTeam, job.HeldForWords} {
+	for _, h := range []job.Hold{job.HeldForNeeds, job.HeldForParts, job.HeldForTeam, job.HeldForWords, job.HeldByPerson} {
 		ids[h] = e.enqueueOne("held for "+string(h), held(h), priority(5))
 	}
 	asked := e.asked("asked", epoch)
@@ -64,7 +64,7 @@ func holdOutOfLane(e *env) {
 		e.Fatalf("claimed %v, which are held", names(c.Entries))
 	}
 	for f, want := range map[job.Hold][]string{
-		job.HeldForNeeds: {"held for needs"}, job.HeldForParts: {"held for parts"}, job.HeldForTeam: {"held for team"}, job.HeldForWords: {"held for words"}, job.HeldForApproval: {"asked"},
+		job.HeldForNeeds: {"held for needs"}, job.HeldForParts: {"held for parts"}, job.HeldForTeam: {"held for team"}, job.HeldForWords: {"held for words"}, job.HeldByPerson: {"held for person"}, job.HeldForApproval: {"asked"},
 	} {
 		list, total := e.list(queue.Filter{Held: []job.Hold{f}})
 		wantSame(e, "held for "+string(f), names(list), want)

@@ -14,7 +14,7 @@ import (
 func (s *memoryState) applyFlow(op queue.Op) error {
 	switch op := op.(type) {
 	case queue.Ready:
-		return s.heldFor(op.ID, []job.Hold{job.HeldForNeeds, job.HeldForTeam, job.HeldForWords}, func(r *record) error {
+		return s.heldFor(op.ID, []job.Hold{job.HeldForNeeds, job.HeldForTeam, job.HeldForWords, job.HeldByPerson}, func(r *record) error {
 			r.Held, r.Resolved = "", cmp.Or(op.Resolved, r.Resolved)
 			r.Waiting = s.waitingInLine(r)
 			if r.RunnableAt.Before(op.Now) {
@@ -23,7 +23,7 @@ func (s *memoryState) applyFlow(op queue.Op) error {
 			return nil
 		})
 	case queue.Keep:
-		return s.heldFor(op.ID, []job.Hold{"", job.HeldForNeeds, job.HeldForParts, job.HeldForTeam, job.HeldForWords}, func(r *record) error {
+		return s.heldFor(op.ID, []job.Hold{"", job.HeldForNeeds, job.HeldForParts, job.HeldForTeam, job.HeldForWords, job.HeldByPerson}, func(r *record) error {
 			if op.For == job.HeldForApproval {
 				return queue.ErrIllegalTransition
 			}

@@ -82,7 +82,7 @@ func (m *machine) awaitOf(r *rapid.T, target queue.Entry) queue.Op {
 }
 
 func (m *machine) hold(r *rapid.T) job.Hold {
-	return rapid.SampledFrom([]job.Hold{job.HeldForNeeds, job.HeldForNeeds, job.HeldForParts, job.HeldForTeam, job.HeldForWords, job.HeldForApproval}).Draw(r, "hold")
+	return rapid.SampledFrom([]job.Hold{job.HeldForNeeds, job.HeldForNeeds, job.HeldForParts, job.HeldForTeam, job.HeldForWords, job.HeldByPerson, job.HeldForApproval}).Draw(r, "hold")
 }
 
 func (m *machine) space(r *rapid.T) string {
@@ -91,7 +91,7 @@ func (m *machine) space(r *rapid.T) string {
 
 // heldTarget draws an entry that is held, if there is one, now and then any.
 func (m *machine) heldTarget(r *rapid.T) queue.Entry {
-	list, _ := m.oracle.list(queue.Filter{Held: []job.Hold{job.HeldForNeeds, job.HeldForParts, job.HeldForTeam, job.HeldForWords, job.HeldForApproval}})
+	list, _ := m.oracle.list(queue.Filter{Held: []job.Hold{job.HeldForNeeds, job.HeldForParts, job.HeldForTeam, job.HeldForWords, job.HeldByPerson, job.HeldForApproval}})
 	if len(list) == 0 || rapid.IntRange(0, 9).Draw(r, "other than held") == 0 {
 		return m.target(r)
 	}

@@ -50,7 +50,7 @@ func (m *machine) keepOrLetGo(r *rapid.T) {
 		return
 	}
 	e := rapid.SampledFrom(queued).Draw(r, "kept")
-	if e.Held == job.HeldForNeeds || e.Held == job.HeldForTeam || e.Held == job.HeldForWords {
+	if e.Held == job.HeldForNeeds || e.Held == job.HeldForTeam || e.Held == job.HeldForWords || e.Held == job.HeldByPerson {
 		m.applyBoth(r, queue.Ready{ID: e.ID, Now: m.now})
 		return
 	}

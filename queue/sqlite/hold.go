@@ -25,7 +25,7 @@ const (
 // holds are what somebody can hold an entry for. For an approval it is held by
 // Await alone.
 func holds() []job.Hold {
-	return []job.Hold{job.HeldForNeeds, job.HeldForParts, job.HeldForTeam, job.HeldForWords}
+	return []job.Hold{job.HeldForNeeds, job.HeldForParts, job.HeldForTeam, job.HeldForWords, job.HeldByPerson}
 }
 
 func checkHold(h job.Hold) error {
@@ -55,7 +55,7 @@ func (t *tx) ready(op queue.Ready) error {
 	if err != nil {
 		return err
 	}
-	if err := e.mustBe(job.HeldForNeeds, job.HeldForTeam, job.HeldForWords); err != nil {
+	if err := e.mustBe(job.HeldForNeeds, job.HeldForTeam, job.HeldForWords, job.HeldByPerson); err != nil {
 		return err
 	}
 	if op.Resolved != nil {

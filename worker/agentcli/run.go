@@ -26,10 +26,7 @@ type Run struct {
 // private folder holds the session that t asks for, which the program calls
 // noun.
 func NewRun(t *worker.Task, noun string, recorded func(id string) bool) Run {
-	r := Run{folders: []string{t.Dir}}
-	if real, err := filepath.EvalSymlinks(t.Dir); err == nil && real != t.Dir {
-		r.folders = append(r.folders, real)
-	}
+	r := Run{folders: Folders(t)}
 	switch {
 	case t.Session == "":
 	case recorded(t.Session):
@@ -39,6 +36,24 @@ func NewRun(t *worker.Task, noun string, recorded func(id string) bool) Run {
 			Text: noun + " " + t.Session + " no longer exists: starting a new one"})
 	}
 	return r
+}
+
+// Folders returns the task's folder, and where its links lead if that is another.
+func Folders(t *worker.Task) []string {
+	folders := []string{t.Dir}
+	if real, err := filepath.EvalSymlinks(t.Dir); err == nil && real != t.Dir {
+		folders = append(folders, real)
+	}
+	return folders
+}
+
+// HasSession returns why a person cannot go on with the session that t asks for, which the program calls noun; nil if they
+// can. recorded reports whether the private folder holds it.
+func HasSession(t *worker.Task, noun string, recorded func(id string) bool) error {
+	if Plain(t.Session) && recorded(t.Session) {
+		return nil
+	}
+	return &worker.Failure{Class: job.Config, Message: noun + " " + t.Session + " is not there to go on with", Hint: "hand the job back: its next attempt begins a new one"}
 }
 
 // Plain reports whether a session's id is a plain word, which has no meaning in a pattern or a path.

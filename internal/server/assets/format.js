@@ -144,6 +144,7 @@ const waits = {
   pipeline: 'its pipeline',
   team: 'its team',
   words: 'somebody to go on',
+  person: 'a person to hand it back',
   key: 'a job of the same key',
   approval: 'approval',
   retry: 'a retry',
