@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -58,16 +60,9 @@ func (s *Seat) Close() error {
 	return err
 }
 
-// ErrNotInteractive is wrapped by the error of TakeSeat for a kind of worker whose program is not for people.
-var ErrNotInteractive = errors.New("its program cannot be used by a person")
-
-// TakeSeat prepares the program of a job's worker for a person. What they use of models is charged to no budget of the job's. An
-// error that is a *worker.Failure is one of the job or of the configuration.
+// TakeSeat prepares the program of a job's worker for a person; a shell, if it is not for people. What they use of models is
+// charged to no budget of the job's. An error that is a *worker.Failure is one of the job or of the configuration.
 func TakeSeat(ctx context.Context, p Person) (seat *Seat, err error) {
-	program, ok := p.Adapter.(worker.Interactive)
-	if !ok {
-		return nil, fmt.Errorf("worker %s: %w", p.Confining.Worker, ErrNotInteractive)
-	}
 	seat = &Seat{}
 	defer func() {
 		if err != nil {
@@ -98,8 +93,20 @@ func TakeSeat(ctx context.Context, p Person) (seat *Seat, err error) {
 			return seat, err
 		}
 	}
-	seat.Command, err = program.Interactive(t)
-	return seat, err
+	if program, ok := p.Adapter.(worker.Interactive); ok {
+		seat.Command, err = program.Interactive(t)
+		return seat, err
+	}
+	seat.Command = worker.Command{Path: usersShell(p.User), Env: t.Environ, Dir: p.Dir}
+	return seat, nil
+}
+
+// usersShell returns the user's shell, or /bin/sh where that is none.
+func usersShell(user func(string) string) string {
+	if path, err := exec.LookPath(user("SHELL")); err == nil && filepath.IsAbs(path) {
+		return path
+	}
+	return "/bin/sh"
 }
 
 func (p *Person) lookup(name string) (string, bool) {

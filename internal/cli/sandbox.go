@@ -19,6 +19,7 @@ import (
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/egress"
 	"github.com/agentsched/agentsched/internal/sandbox"
+	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/internal/terminal"
 	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/job"
@@ -51,7 +52,7 @@ program needs besides, such as its login, is not listed.`,
 				if err != nil {
 					return err
 				}
-				c, err := confinedJobOf(cmd.Context(), con, prog, p, &j)
+				c, err := confinedJobOf(cmd.Context(), con, prog, p, p.offline.dir, &j)
 				if err != nil {
 					return err
 				}
@@ -81,8 +82,7 @@ type confinedJob struct {
 }
 
 // confinedJobOf returns what holds the latest attempt of a job, or its first one.
-func confinedJobOf(ctx context.Context, con *console, prog *program, p *peer, j *api.JobDetail) (*confinedJob, error) {
-	dir := p.offline.dir
+func confinedJobOf(ctx context.Context, con *console, prog *program, p *peer, dir *statedir.Dir, j *api.JobDetail) (*confinedJob, error) {
 	cfg, err := prog.loadConfig()
 	if err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ import (
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/sandbox"
 	"github.com/agentsched/agentsched/internal/terminal"
+	"github.com/agentsched/agentsched/internal/workspace"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
 )
@@ -37,7 +38,7 @@ started, 130 after Ctrl-C.`,
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
 			if con.getenv(execVariable) == "" {
-				return execBelow(ctx, con)
+				return runBelow(ctx, con, nil, nil)
 			}
 			ctx, cancel := endsWith(ctx, os.NewFile(3, "the process above"))
 			defer cancel()
@@ -53,7 +54,7 @@ started, 130 after Ctrl-C.`,
 				if err := local.outside(ctx, p.offline.dir); err != nil {
 					return err
 				}
-				c, err = confinedJobOf(ctx, con, prog, p, &j)
+				c, err = confinedJobOf(ctx, con, prog, p, p.offline.dir, &j)
 				return err
 			})
 			if err != nil {
@@ -70,9 +71,10 @@ started, 130 after Ctrl-C.`,
 // execVariable tags the process that owns the command of a `sandbox exec`, below the one that the user has started.
 const execVariable = "AGENTSCHED_SANDBOX_EXEC"
 
-// execBelow has a process below this one do the same, and waits for its end. Each of the two adopts what the other leaves
-// when that is killed: the one below sees that its descriptor 3 has ended, and ends the command in order.
-func execBelow(ctx context.Context, con *console) (err error) {
+// runBelow has a process below this one do the same, and waits for its end. Each of the two adopts what the other leaves
+// when that is killed: the one below sees that its descriptor 3 has ended, and ends the command in order. more are its descriptors
+// from 4 on; started, if not nil, is called when it has them.
+func runBelow(ctx context.Context, con *console, more []*os.File, started func()) (err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return failure(fmt.Errorf("find this program's own file: %w", err))
@@ -90,10 +92,13 @@ func execBelow(ctx context.Context, con *console) (err error) {
 	defer func() { err = errors.Join(err, failure(host.Close())) }()
 	tree, err := host.Start(proc.Spec{
 		Run: fmt.Sprintf("exec/%d", os.Getpid()), Path: self, Name: os.Args[0], Args: os.Args[1:], Env: con.environ,
-		Stdin: con.stdin, Stdout: con.stdoutFile(), Stderr: os.Stderr, Extra: []*os.File{theirs}, Subreaper: true, KeepCapabilities: true,
+		Stdin: con.stdin, Stdout: con.stdoutFile(), Stderr: os.Stderr, Extra: append([]*os.File{theirs}, more...), Subreaper: true, KeepCapabilities: true,
 	})
 	if err != nil {
 		return failure(err)
+	}
+	if started != nil {
+		started()
 	}
 	select {
 	case <-tree.Exited():
@@ -123,62 +128,91 @@ func endsWith(ctx context.Context, file *os.File) (context.Context, context.Canc
 	return ctx, cancel
 }
 
-// exec runs a command as a run of the job is held, to its end or that of ctx.
-func (c *confinedJob) exec(ctx context.Context, con *console, command []string) (err error) {
-	path, err := programIn(c.tree.Dir, command[0])
+// own is what a process of this program has of its own while it runs a program as a run of a job is held.
+type own struct {
+	of   agentcore.Confining
+	host *proc.Host
+	tag  string // of the program
+}
+
+// owning calls do with the workspace of the job locked. ctx ends for do if a program tries what no honest one does; tell is told
+// what it is refused.
+func (c *confinedJob) owning(ctx context.Context, lock func(context.Context, *workspace.Manager) (*workspace.Lock, error), tell func(job.Event),
+	do func(context.Context, *own) error) (err error) {
+	o := &own{of: c.of}
+	o.of.Host = sandbox.Probe(ctx) // before there is a proc.Host
+	held, err := lock(ctx, workspaces(o.of.Dir, nil))
 	if err != nil {
 		return usage(err)
 	}
-	of := c.of
-	of.Host = sandbox.Probe(ctx) // before there is a proc.Host
-	lock, err := workspaces(of.Dir, nil).Lock(ctx, of.Spec.Workspace)
-	if err != nil {
-		return usage(err)
-	}
-	defer lock.Close()
-	host, err := proc.NewHost(proc.Config{Tag: job.RunTagVariable, Log: zerolog.Nop(), Confine: true})
-	if err != nil {
+	defer held.Close()
+	if o.host, err = proc.NewHost(proc.Config{Tag: job.RunTagVariable, Log: zerolog.Nop(), Confine: true}); err != nil {
 		return failure(fmt.Errorf("prepare to own processes: %w", err))
 	}
-	defer func() { err = errors.Join(err, failure(host.Close())) }()
+	defer func() { err = errors.Join(err, failure(o.host.Close())) }()
 
 	// Its own tag: a scheduler that starts meanwhile ends it, as all that an earlier one has left.
-	tag := fmt.Sprintf("%s/exec/%d", of.Dir.Instance(), os.Getpid())
-	temps := of.Dir.Temps(os.Getpid())
-	if of.Temp, err = temps.Take(tag); err != nil {
+	o.tag = fmt.Sprintf("%s/exec/%d", o.of.Dir.Instance(), os.Getpid())
+	temps := o.of.Dir.Temps(os.Getpid())
+	if o.of.Temp, err = temps.Take(o.tag); err != nil {
 		return failure(err)
 	}
-	defer func() { err = errors.Join(err, failure(errors.Join(temps.Close(), temps.Return(of.Temp)))) }()
+	defer func() { err = errors.Join(err, failure(errors.Join(temps.Close(), temps.Return(o.of.Temp)))) }()
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var audit sandbox.AuditLog
 	defer func() { err = errors.Join(err, failure(audit.Close())) }()
-	of.Audit = &audit
-	of.Emit, of.Stop = con.tellRefused(), func(s *worker.Stop) { cancel(s) }
-	held, err := agentcore.Confine(ctx, of)
+	o.of.Audit, o.of.Emit, o.of.Stop = &audit, tell, func(s *worker.Stop) { cancel(s) }
+	return do(ctx, o)
+}
+
+// exec runs a command as a run of the job is held, to its end or that of ctx.
+func (c *confinedJob) exec(ctx context.Context, con *console, command []string) error {
+	path, err := programIn(c.tree.Dir, command[0])
 	if err != nil {
-		return usage(err, hintOf(err)...)
+		return usage(err)
 	}
-	defer func() { err = errors.Join(err, failure(held.Close())) }()
-	environ := append(worker.BaseEnv(con.environ, append(c.settings.Env, of.Spec.Env...)...), c.tree.Env...)
-	spec := proc.Spec{
-		Run: tag, Path: path, Name: command[0], Args: command[1:], Env: held.Environ(worker.SetEnv(environ, "TMPDIR", of.Temp)), Dir: c.tree.Dir,
-		Stdin: con.stdin, Stdout: con.stdoutFile(), Stderr: os.Stderr, NewSession: true, PdeathSignal: syscall.SIGKILL,
+	lock := func(ctx context.Context, m *workspace.Manager) (*workspace.Lock, error) {
+		return m.Lock(ctx, c.of.Spec.Workspace)
 	}
+	return c.owning(ctx, lock, con.tellRefused(), func(ctx context.Context, o *own) (err error) {
+		held, err := agentcore.Confine(ctx, o.of)
+		if err != nil {
+			return usage(err, hintOf(err)...)
+		}
+		defer func() { err = errors.Join(err, failure(held.Close())) }()
+		environ := append(worker.BaseEnv(con.environ, append(c.settings.Env, o.of.Spec.Env...)...), c.tree.Env...)
+		spec := proc.Spec{
+			Run: o.tag, Path: path, Name: command[0], Args: command[1:], Env: held.Environ(worker.SetEnv(environ, "TMPDIR", o.of.Temp)), Dir: c.tree.Dir,
+			Stdin: con.stdin, Stdout: con.stdoutFile(), Stderr: os.Stderr, NewSession: true, PdeathSignal: syscall.SIGKILL,
+		}
+		if held == nil {
+			fmt.Fprintf(con.stderr, "scheduler: nothing holds runs of job %s: its sandbox level is none\n", c.name)
+		} else if err := held.MakeFolders(spec.Env); err != nil {
+			return failure(err)
+		}
+		return c.start(ctx, o, held, &worker.Command{Path: path}, spec, nil)
+	})
+}
+
+// start starts a program in what holds it, which may be nil, and waits for its end, or ends it with ctx. started, if not nil, is
+// called when it runs.
+func (c *confinedJob) start(ctx context.Context, o *own, held *agentcore.Confinement, cmd *worker.Command, spec proc.Spec, started func()) (err error) {
 	if held == nil {
-		fmt.Fprintf(con.stderr, "scheduler: nothing holds runs of job %s: its sandbox level is none\n", c.name)
-		return c.await(ctx, host, spec, nil)
+		return c.await(ctx, o.host, spec, started)
 	}
-	if err := held.MakeFolders(spec.Env); err != nil {
-		return failure(err)
-	}
-	start, err := held.Policy(&worker.Command{Path: path}).Prepare(path, nil)
+	start, err := held.Policy(cmd).Prepare(cmd.Path, nil)
 	if err != nil {
 		return failure(err)
 	}
 	defer func() { err = errors.Join(err, failure(start.Close())) }()
-	return c.await(ctx, host, start.Apply(spec), func() { held.Started(start) })
+	return c.await(ctx, o.host, start.Apply(spec), func() {
+		held.Started(start)
+		if started != nil {
+			started()
+		}
+	})
 }
 
 // await starts a program and waits for its end, or ends it with ctx, and then all that is left of it.
@@ -231,15 +265,24 @@ func programIn(folder, name string) (string, error) {
 func (con *console) tellRefused() func(job.Event) {
 	var mu sync.Mutex
 	return func(e job.Event) {
-		text := e.Text
-		if n := e.Connection; n != nil {
-			if n.Allowed {
-				return
-			}
-			text = fmt.Sprintf("refused: %s:%d: %s", n.Host, n.Port, n.Reason)
+		text := refusalText(e)
+		if text == "" {
+			return
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		fmt.Fprintf(con.stderr, "scheduler: %s\n", terminal.Visible(text, ""))
+	}
+}
+
+// refusalText is what an event tells of what a run was refused; "" if it does not.
+func refusalText(e job.Event) string {
+	switch n := e.Connection; {
+	case n == nil:
+		return e.Text
+	case n.Allowed:
+		return ""
+	default:
+		return fmt.Sprintf("refused: %s:%d: %s", n.Host, n.Port, n.Reason)
 	}
 }

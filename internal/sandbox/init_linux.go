@@ -13,7 +13,7 @@ import (
 // write to its memory.
 //
 // It is called as "init REPORT PROGRAM NAME ARG...". It makes itself unreadable (PR_SET_DUMPABLE), forks, and the child becomes
-// PROGRAM, the stub, in a session of its own, with arguments from NAME on. REPORT, a socket that keeps messages apart, is told
+// PROGRAM, the stub, in a session of its own, with arguments from NAME on; a terminal that it has for its standard input becomes the session's. REPORT, a socket that keeps messages apart, is told
 // of the program's start and end in messages of 8 bytes, a kind and a value. When the program has ended and something of it
 // lives on, the init waits for an answer, asks what lives to end, waits for that for a second and ends. The kernel then kills
 // what is left in the pid namespace.

@@ -194,6 +194,12 @@ child:
 	// setsid()
 	MOVL $112, AX
 	SYSCALL
+	// ioctl(0, TIOCSCTTY, 0): a terminal that is nobody else's becomes that of the session
+	MOVL $16, AX
+	XORL DI, DI
+	MOVL $0x540e, SI
+	XORL DX, DX
+	SYSCALL
 	// The program's process tells that it is there: {1, 0}
 	MOVQ $1, AX
 	MOVQ AX, 8(SP)

@@ -195,6 +195,12 @@ child:
 	// setsid()
 	MOVD $157, R8
 	SVC
+	// ioctl(0, TIOCSCTTY, 0): a terminal that is nobody else's becomes that of the session
+	MOVD $0, R0
+	MOVD $0x540e, R1
+	MOVD $0, R2
+	MOVD $29, R8
+	SVC
 	// {1, 0}
 	MOVD $1, R0
 	MOVD R0, 8(RSP)

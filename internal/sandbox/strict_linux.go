@@ -274,7 +274,7 @@ func (s *Start) around(spec proc.Spec) proc.Spec {
 		dir = real
 	}
 	spec.Args = slices.Concat(st.before, []string{"--chdir", dir}, st.init, []string{spec.Name}, spec.Args)
-	spec.Name, spec.Dir = s.Path, "/"
+	spec.Name, spec.Dir, spec.Terminal = s.Path, "/", false // the init's child takes the terminal, whose session is another
 	return spec
 }
 
