@@ -181,3 +181,10 @@ func control(t *testing.T, file *os.File, f func(fd int) error) {
 		t.Fatal(err)
 	}
 }
+
+// Shown returns what is to be seen on the screen.
+func (x *Terminal) Shown() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.shown.String()
+}

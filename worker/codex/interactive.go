@@ -19,7 +19,8 @@ func (a Adapter) Interactive(t *worker.Task) (worker.Command, error) {
 	if err := agentcli.HasSession(t, "thread", h.hasSession); err != nil {
 		return worker.Command{}, err
 	}
-	args := agentcli.Arguments(t, "resume", "--no-daemon", "--cd="+t.Dir, "--sandbox="+g.sandbox, "-c", `approval_policy="`+g.approval()+`"`)
+	// Its terminal knows no way to ask about each command: what holds the run is what the person can rely on.
+	args := agentcli.Arguments(t, "resume", "--no-daemon", "--cd="+t.Dir, "--sandbox="+g.sandbox, "--ask-for-approval=on-request")
 	if model := agentcli.Model(t); model != "" {
 		args = append(args, "--model="+model)
 	}
