@@ -136,6 +136,7 @@ func holdRules(e *env) {
 		{"needs", func(n string) job.ID { return e.enqueueOne(n, held(job.HeldForNeeds)) }},
 		{"parts", func(n string) job.ID { return e.enqueueOne(n, held(job.HeldForParts)) }},
 		{"team", func(n string) job.ID { return e.enqueueOne(n, held(job.HeldForTeam)) }},
+		{"person", func(n string) job.ID { return e.enqueueOne(n, held(job.HeldByPerson)) }},
 		{"approval", func(n string) job.ID { return e.asked(n, epoch).ID }},
 		{"dispatched", func(n string) job.ID { id := e.enqueueOne(n, priority(99)); e.claimOne(epoch); return id }},
 		{"completed", func(n string) job.ID { return e.done(n, epoch) }},
@@ -151,10 +152,10 @@ func holdRules(e *env) {
 		legal []string // the situations in which it is
 		again bool     // it may be repeated
 	}{
-		{"ready", func(id job.ID) queue.Op { return queue.Ready{ID: id, Now: now} }, []string{"needs", "team"}, false},
-		{"keep", func(id job.ID) queue.Op { return queue.Keep{ID: id, For: job.HeldForParts, Waiting: "w"} }, []string{"queued", "needs", "parts", "team"}, true},
+		{"ready", func(id job.ID) queue.Op { return queue.Ready{ID: id, Now: now} }, []string{"needs", "team", "person"}, false},
+		{"keep", func(id job.ID) queue.Op { return queue.Keep{ID: id, For: job.HeldForParts, Waiting: "w"} }, []string{"queued", "needs", "parts", "team", "person"}, true},
 		{"keep for approval", func(id job.ID) queue.Op { return queue.Keep{ID: id, For: job.HeldForApproval} }, nil, false},
-		{"skip", func(id job.ID) queue.Op { return queue.Skip{ID: id, Why: "not so", Now: now} }, []string{"queued", "needs", "parts", "team", "approval"}, false},
+		{"skip", func(id job.ID) queue.Op { return queue.Skip{ID: id, Why: "not so", Now: now} }, []string{"queued", "needs", "parts", "team", "person", "approval"}, false},
 		{"conclude", func(id job.ID) queue.Op { return queue.Conclude{ID: id, Exit: job.ExitSucceeded, Now: now} }, []string{"parts", "team"}, false},
 		{"approve", func(id job.ID) queue.Op { return queue.Decide{ID: id, Attempt: 1, Approved: true, Now: now} }, []string{"approval"}, false},
 		{"reject", func(id job.ID) queue.Op { return queue.Decide{ID: id, Attempt: 1, Now: now} }, []string{"approval"}, false},

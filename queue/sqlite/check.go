@@ -31,7 +31,7 @@ func invariants() []struct{ what, query string } {
 		{"a job has the result of one that is not there",
 			`SELECT id FROM entries e WHERE coalesced_with <> '' AND NOT EXISTS (SELECT 1 FROM entries l WHERE l.id = e.coalesced_with)`},
 		{"a job is held that is not queued, or for what nobody knows",
-			`SELECT id || ' is held for ' || held FROM entries WHERE held <> '' AND (state <> 'queued' OR held NOT IN ('needs', 'parts', 'approval', 'team', 'words'))`},
+			`SELECT id || ' is held for ' || held FROM entries WHERE held <> '' AND (state <> 'queued' OR held NOT IN ('needs', 'parts', 'approval', 'team', 'words', 'person'))`},
 		{"a job is held and lies where it can be claimed, or the other way round", `SELECT id FROM entries WHERE (held <> '') <> (pool < -1)`},
 		{"a job waits for a person who was not asked",
 			`SELECT id FROM entries e WHERE held = 'approval' AND NOT (

@@ -264,7 +264,7 @@ func mendWorkflows() []string {
 		`DELETE FROM records WHERE NOT json_valid(value)`,
 		`DELETE FROM flows WHERE entry NOT IN (SELECT seq FROM entries) OR NOT json_valid(flow)`,
 		`UPDATE entries SET held = '' WHERE held <> '' AND state <> 'queued'`,
-		`UPDATE entries SET held = 'needs' WHERE held NOT IN ('', 'needs', 'parts', 'approval', 'team', 'words')`,
+		`UPDATE entries SET held = 'needs' WHERE held NOT IN ('', 'needs', 'parts', 'approval', 'team', 'words', 'person')`,
 		// Where the question to a person is lost, or what it was about, the job is run again.
 		`UPDATE entries SET held = '' WHERE held = 'approval' AND NOT (
 			EXISTS (SELECT 1 FROM attempts WHERE entry = seq AND number = attempts AND state = 'waiting_approval' AND outcome <> '')
