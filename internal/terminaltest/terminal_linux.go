@@ -21,6 +21,8 @@ type Terminal struct {
 	Slave *os.File
 	// Initial are the settings before anybody changed them.
 	Initial unix.Termios
+	// Answers has the process told what it asks of the terminal. It is set before Watch.
+	Answers bool
 
 	t      *testing.T
 	master *os.File
@@ -64,8 +66,12 @@ func Open(t *testing.T, width, height uint16) *Terminal {
 func (x *Terminal) Watch() {
 	x.reader.Go(x.read)
 	// Its answers to what the process asks of it go nowhere, as in a terminal that
-	// knows nothing; unread they would hold it up.
-	x.reader.Go(func() { io.Copy(io.Discard, x.shown) })
+	// knows nothing, unless Answers; unread they would hold it up.
+	to := io.Discard
+	if x.Answers {
+		to = x.master
+	}
+	x.reader.Go(func() { io.Copy(to, x.shown) })
 }
 
 func (x *Terminal) read() {
@@ -180,11 +186,4 @@ func control(t *testing.T, file *os.File, f func(fd int) error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// Shown returns what is to be seen on the screen.
-func (x *Terminal) Shown() string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.shown.String()
 }

@@ -27,5 +27,9 @@ func (a Adapter) Interactive(t *worker.Task) (worker.Command, error) {
 	for _, kv := range g.overrides {
 		args = append(args, "-c", kv)
 	}
-	return worker.Command{Path: path, Args: append(args, "--", t.Session), Env: h.env, Dir: t.Dir, Write: h.login}, nil
+	env := worker.UnsetEnv(h.env, logVariable) // it is for what the adapter reads
+	if own := ownLogs(t); own != "" {
+		env = worker.SetEnv(env, logVariable, own)
+	}
+	return worker.Command{Path: path, Args: append(args, "--", t.Session), Env: env, Dir: t.Dir, Write: h.login}, nil
 }
