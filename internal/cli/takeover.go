@@ -31,9 +31,10 @@ func takeoverCommand(con *console, prog *program, local *local, at *target) *cob
 		Use: "takeover JOB", Short: "Go on with a job's session yourself, in its agent's own program", Args: cobra.ExactArgs(1),
 		Long: `Stop what the agent of a job does now, as ` + "`scheduler interrupt`" + ` does, and open the agent's own program on
 its session in this terminal: in the job's folder, held as its runs are, with their environment and
-models. Of an agent without such a program it is a shell. The job is in your hands until ` + "`scheduler handback`" + `, also when you leave the program: takeover
-again opens it again. What is said to the job meanwhile waits; ` + "`scheduler cancel`" + ` ends it. What you use of
-models is not charged to the job, and its limits do not hold.
+models. Of an agent without such a program it is a shell. The job is in your hands until
+` + "`scheduler handback`" + `, also when you leave the program: takeover again opens it again. What is said to
+the job meanwhile waits; ` + "`scheduler cancel`" + ` ends it. What you use of models is not charged to the job, and
+its limits do not hold.
 
 Of a job that has ended it opens the program, and nothing follows from that. Without a terminal, or with
 --print, it says what it would start, and starts nothing.

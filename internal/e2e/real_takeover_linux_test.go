@@ -18,7 +18,7 @@ var hands = map[job.WorkerKind]struct{ asks, leave string }{
 // TestRealTakeover: a person takes a job over whose agent works, sees its session in its own program, in the job's sandbox, asks
 // the model, leaves and hands the job back. Its next attempt goes on in the session and folder.
 func TestRealTakeover(t *testing.T) {
-	eachCLI(t, "claude codex", func(t *testing.T, kind job.WorkerKind) {
+	eachCLI(t, "claude", func(t *testing.T, kind job.WorkerKind) {
 		b := newBench(t)
 		b.use(kind)
 		nap := b.nap()
