@@ -43,7 +43,6 @@ func TestRealTakeover(t *testing.T) {
 		if screen := x.Screen(); !strings.Contains(screen, "is in your hands") {
 			t.Errorf("the screen: %q", screen)
 		}
-		b.noProcess()
 		if out, errs, code := b.command("handback", "hands", "Go on."); code != 0 {
 			b.fatalf("handback: exit code %d\n%s%s", code, out, errs)
 		}
