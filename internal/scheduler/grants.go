@@ -97,9 +97,14 @@ func grantOf(r *job.AskRule) (api.RunGrantKind, string) {
 	return api.GrantTool, r.Tool
 }
 
-// rules returns what people have allowed for good of what the agent of a run asks for.
-func (s *Grants) rules(ctx context.Context, e *queue.Entry, attempt int) (rules []job.AskRule, err error) {
-	grants, err := s.Of(ctx, e, attempt)
+// rules returns what people have allowed for good of what the agent of a run asks for. It is never nil: on the wire that would
+// be no news, and not that there are none any more.
+func (s *Grants) rules(ctx context.Context, r *schedule.Run) ([]job.AskRule, error) {
+	rules := []job.AskRule{}
+	if !r.Entry.Spec.Ask.Asks() {
+		return rules, nil
+	}
+	grants, err := s.Of(ctx, &r.Entry, r.Attempt)
 	for i := range grants {
 		if r, ok := ruleOf(&grants[i]); ok {
 			rules = append(rules, r)
@@ -128,7 +133,12 @@ func (s *Grants) allowRule(ctx context.Context, e *queue.Entry, rule job.AskRule
 		return nil, nil, fmt.Errorf("encode a grant: %w", err)
 	}
 	return []queue.Op{queue.Write{Record: queue.Record{Space: spaceOf(&g), Key: grantKey, Value: value, At: g.At}}},
-		func() { s.tellRules(ctx, e, g.Scope) }, nil
+		func() {
+			s.changes.Add(1)
+			s.telling.Lock()
+			defer s.telling.Unlock()
+			s.tellRules(ctx, e, g.Scope)
+		}, nil
 }
 
 // list returns the grants whose spaces begin with prefix.
@@ -359,14 +369,22 @@ func (s *Grants) tellRun(ctx context.Context, r *schedule.Run) bool {
 
 // submit submits a run with what it is granted. A grant that is stored while the core takes the run may have missed it:
 // then the run is told once more.
-func (s *Grants) submit(ctx context.Context, r *schedule.Run, submit func(granted []string) error) error {
+func (s *Grants) submit(ctx context.Context, r *schedule.Run, submit func(granted []string, rules []job.AskRule) error) error {
 	before := s.changes.Load()
-	if err := submit(s.granted(ctx, r)); err != nil || s.changes.Load() == before {
+	rules, err := s.rules(ctx, r)
+	if err != nil {
+		log := logOf(s.log, r)
+		log.Error().Err(err).Msg("what people have allowed the run's agent cannot be read: it begins without")
+	}
+	if err := submit(s.granted(ctx, r), rules); err != nil || s.changes.Load() == before {
 		return err
 	}
 	s.telling.Lock()
 	defer s.telling.Unlock()
 	s.tellRun(ctx, r)
+	if r.Entry.Spec.Ask.Asks() {
+		s.tellRulesTo(ctx, r)
+	}
 	return nil
 }
 

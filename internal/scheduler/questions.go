@@ -470,7 +470,7 @@ func (s *Conversations) sayAnswer(ctx context.Context, e *queue.Entry, q *questi
 	return s.say(ctx, &to, api.Say{Text: text, By: q.Answer.By}, &answered, append(ops, more...)...)
 }
 
-// tellRules has runs under way told what people allow from now on.
+// tellRules has runs under way told what people allow from now on. telling is held.
 func (s *Grants) tellRules(ctx context.Context, e *queue.Entry, scope api.RunGrantScope) {
 	for _, r := range s.runs() {
 		if r.Core == 0 || r.Entry.Spec.Tenant != e.Spec.Tenant || scope != api.GrantTenant && r.Entry.WorksIn() != e.WorksIn() || !r.Entry.Spec.Ask.Asks() {
@@ -480,10 +480,11 @@ func (s *Grants) tellRules(ctx context.Context, e *queue.Entry, scope api.RunGra
 	}
 }
 
+// tellRulesTo has a run told that. telling is held.
 func (s *Grants) tellRulesTo(ctx context.Context, r *schedule.Run) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellTime)
 	defer cancel()
-	rules, err := s.rules(ctx, &r.Entry, r.Attempt)
+	rules, err := s.rules(ctx, r)
 	if err == nil {
 		err = s.call(ctx, r.Core, ipc.MethodTellRun, ipc.TellRun{Job: r.Entry.ID, Attempt: r.Attempt, Rules: &rules}, nil)
 	}

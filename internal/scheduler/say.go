@@ -230,14 +230,11 @@ func (s *Conversations) submit(ctx context.Context, r *schedule.Run, in *ipc.Sub
 	}
 	defer s.lock(r.Entry.ID)()
 	var err error
-	if in.Messages, err = s.give(ctx, r); err == nil && r.Entry.Spec.Ask.Asks() {
-		in.Rules, err = s.grants.rules(ctx, &r.Entry, r.Attempt)
-	}
-	if err == nil {
+	if in.Messages, err = s.give(ctx, r); err == nil {
 		in.Answered, err = s.answered(ctx, r)
 	}
 	if err != nil {
 		log := logOf(s.log, r)
-		log.Error().Err(err).Msg("what people have said or allowed cannot be read: the run begins without")
+		log.Error().Err(err).Msg("what people have said cannot be read: the run begins without")
 	}
 }

@@ -107,8 +107,8 @@ func (a *applier) submit(ctx context.Context, c schedule.Submit) error {
 	a.patches.give(ctx, c.Run, a.fleet.isAway(c.Run.Core), &c.Job)
 	c.Job.Stream = a.streams.get(c.Run).name()
 	a.talks.submit(ctx, c.Run, &c.Job)
-	err := a.grants.submit(ctx, c.Run, func(granted []string) error {
-		c.Job.Granted = granted
+	err := a.grants.submit(ctx, c.Run, func(granted []string, rules []job.AskRule) error {
+		c.Job.Granted, c.Job.Rules = granted, rules
 		return a.fleet.call(ctx, c.Run.Core, ipc.MethodSubmitJob, c.Job, nil)
 	})
 	var refused *ipc.Error
