@@ -150,8 +150,11 @@ func (s *session) answered(a worker.Answer) {
 	}
 	s.questions = slices.Delete(s.questions, i, i+1)
 	s.do(q.withdraw()...)
-	if a.Decision == worker.DenyAndStop {
+	switch {
+	case a.Decision == worker.DenyAndStop:
 		s.stopping = strings.TrimSuffix("stopped: "+a.Text, ": ")
+	case q.method != askWords && !a.Decision.Allows() && a.Text != "":
+		s.sayWhy(q, a)
 	}
 	s.write(reply{ID: q.id, Result: q.result(a)})
 	switch {
@@ -160,6 +163,25 @@ func (s *session) answered(a worker.Answer) {
 	case a.Decision == worker.DenyAndStop && q.method != askCommand && q.method != askChange:
 		s.interrupt() // the answer does not say it
 	}
+}
+
+// sayWhy has the agent told why something was refused, for which the answer has no words. It is said
+// before the answer, so that the agent's next step has both.
+func (s *session) sayWhy(q *question, a worker.Answer) {
+	what := q.params.Command
+	switch q.method {
+	case askPermissions:
+		what = "further permissions"
+	case askChange:
+		var paths []string
+		for _, c := range s.changes[q.params.ItemID] {
+			paths = append(paths, s.Relative(c.Path))
+		}
+		what = "to change " + strings.Join(paths, ", ")
+	}
+	what, _ = job.Cut(what, agentcli.MaxMessage)
+	s.waiting = append(s.waiting, worker.Message{ID: notePrefix + a.Question, Text: fmt.Sprintf("You were not allowed: %s\nThe answer: %s", what, a.Text)})
+	s.pump()
 }
 
 // result is what an answer reads like to the program.

@@ -136,6 +136,9 @@ var conversations = []conversation{
 			if len(c.questions()) != 4 || len(c.outcome.Commands) != 2 {
 				t.Errorf("asked %+v; ran %+v", c.questions(), c.outcome.Commands)
 			}
+			if !strings.Contains(c.heard(), "make deploy'\\nThe answer: never on a Friday") {
+				t.Errorf("the model was not told why: %s", c.heard())
+			}
 			if _, err := os.Stat(filepath.Join(c.work, "a.txt")); err == nil {
 				t.Error("a.txt was written, though not all was allowed")
 			}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/agentsched/agentsched/job"
@@ -57,6 +58,11 @@ type talk struct {
 	todo      []worker.Action     // of the input that is being read
 }
 
+// notePrefix begins the ids of words of our own, which nobody waits for: see sayWhy.
+const notePrefix = "why:"
+
+func isNote(m worker.Message) bool { return strings.HasPrefix(m.ID, notePrefix) }
+
 // opening is what begins the run.
 type opening struct {
 	thread request
@@ -68,6 +74,9 @@ func (t *talk) do(a ...worker.Action) { t.todo = append(t.todo, a...) }
 func (t *talk) emit(e ...job.Event)   { t.do(worker.Events(e...)...) }
 func (t *talk) write(v any)           { t.do(worker.Write{Data: frame(v)}) }
 func (t *talk) settle(m worker.Message, state worker.MessageState, reason string) {
+	if isNote(m) {
+		return
+	}
 	t.do(worker.Settle{Message: m.ID, State: state, Reason: reason})
 }
 
@@ -319,6 +328,7 @@ func (s *session) turnEnds(t turn) {
 		s.completed, s.failure = true, ""
 	case "interrupted":
 		s.stopped = stopping
+		s.waiting = slices.DeleteFunc(s.waiting, isNote)
 	default:
 		s.failed(t.Error.Message)
 		s.close("codex's turn failed")
