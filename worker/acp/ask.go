@@ -225,6 +225,10 @@ func (s *session) answered(in worker.Answer) {
 	default:
 		s.note(a)
 		if in.Decision != worker.DenyAndStop {
+			if in.Text != "" && len(s.why) < maxOpen {
+				text, _ := job.Cut(in.Text, 8<<10) // several go into one prompt
+				s.why = append(s.why, fmt.Sprintf("You were not allowed: %s\nThe answer: %s", a.what, text))
+			}
 			s.deny(a)
 			break
 		}

@@ -43,6 +43,7 @@ type session struct {
 
 	phase   phase
 	queue   []worker.Message // that have no turn yet, in order
+	why     []string         // what to tell it about what was denied, for which the protocol has no words
 	told    []string         // ids of those that begin the running turn and are not folded yet
 	stopped stopReason       // of the last turn
 	stop    stopCause        // why the running turn was asked to stop

@@ -62,16 +62,18 @@ func (s *session) turned(r reply) {
 	s.do(worker.SetTimer{Name: "settle", After: settleTime})
 }
 
-// settled begins the next turn if messages wait, else it ends the run.
+// settled begins the next turn if messages wait, or the agent is to hear why it was denied
+// something; else it ends the run.
 func (s *session) settled() {
 	s.flush()
 	s.forget()
-	if s.stop == cancelled || len(s.queue) == 0 {
+	texts := s.why
+	s.why = nil
+	if s.stop == cancelled || len(s.queue) == 0 && (len(texts) == 0 || s.stop != notStopped) {
 		s.end()
 		return
 	}
 	s.stop = notStopped
-	var texts []string
 	queue := s.queue
 	s.queue = nil
 	for _, m := range queue {
