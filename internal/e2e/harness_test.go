@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,8 +65,9 @@ type bench struct {
 	// terminal, if it is set, is the controlling one of the next scheduler; see onTerminal.
 	terminal *terminal
 	runs     []*run
-	user     int      // whose everything is; 0 is that of the test
-	stray    []string // durations of the sleeps that the scripts start: none may be alive at the end
+	user     int               // whose everything is; 0 is that of the test
+	stray    []string          // durations of the sleeps that the scripts start: none may be alive at the end
+	hears    func(body []byte) // sees each request to the model; nil, or set before the first start
 }
 
 // unheld lets runs do all that their user may, as on a host without a sandbox.
@@ -79,7 +81,11 @@ func newBench(t *testing.T) *bench {
 	}
 	b := &bench{t: t, dir: dir, repo: filepath.Join(dir, "repo"), state: filepath.Join(dir, "s")}
 	t.Cleanup(b.close)
-	if b.model, err = scriptmodel.New(scriptmodel.Options{}); err != nil {
+	if b.model, err = scriptmodel.New(scriptmodel.Options{Trace: func(_ string, _ http.Header, body []byte) {
+		if b.hears != nil {
+			b.hears(body)
+		}
+	}}); err != nil {
 		t.Fatal(err)
 	}
 	home, tmp := filepath.Join(dir, "home"), filepath.Join(dir, "tmp")

@@ -33,10 +33,10 @@ func TestRealReadOnly(t *testing.T) {
 	})
 }
 
-// TestRealAllowCommands: what the patterns do not allow does not run. Codex has
-// no such list and refuses the job instead of running it without.
+// TestRealAllowCommands: what the patterns do not allow does not run, and what they
+// allow does.
 func TestRealAllowCommands(t *testing.T) {
-	eachCLI(t, "claude opencode", func(t *testing.T, kind job.WorkerKind) {
+	eachCLI(t, "codex claude opencode", func(t *testing.T, kind job.WorkerKind) {
 		b := newBench(t)
 		b.use(kind)
 		b.play("mixed", scriptmodel.Play(
@@ -47,18 +47,11 @@ func TestRealAllowCommands(t *testing.T) {
 		r := b.start("run", b.jobs(b.task("mixed", kind, "mixed", obj{
 			"capabilities": []string{"read", "edit", "run_commands"}, "allow_commands": []string{"git status *", "echo *"}, "limits": obj{"max_attempts": 2}})))
 		<-r.ended
-		j := b.show("mixed")
-		o := b.last(j)
+		o := b.last(b.show("mixed"))
 		if len(o.Files) > 0 {
 			r.fatalf("a denied command ran: %v", o.Files)
 		}
-		if kind == "codex" {
-			if o.Class != job.Config || o.Hint == "" || len(j.Attempts) != 1 || len(b.asked("mixed")) != 0 {
-				r.fatalf("want %s with a hint, and no request: %s", job.Config, asJSON(t, j.Attempts))
-			}
-			return
-		}
-		if !slices.ContainsFunc(o.Commands, func(c job.CommandRun) bool { return strings.HasPrefix(c.Command, "git status") && c.ExitCode == 0 }) {
+		if !slices.ContainsFunc(o.Commands, func(c job.CommandRun) bool { return strings.Contains(c.Command, "git status") && c.ExitCode == 0 }) {
 			r.fatalf("the allowed command did not run: %s", asJSON(t, o))
 		}
 		b.noProcess()
