@@ -36,7 +36,7 @@ func liveCase(ctx context.Context, b *bench) (_ []row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := serve(ctx, b)
+	l, err := serve(ctx, b, "live", "--concurrency", fmt.Sprint(running))
 	if err != nil {
 		return nil, err
 	}
@@ -83,12 +83,12 @@ type live struct {
 	one    int // jobs that were submitted
 }
 
-func serve(ctx context.Context, b *bench) (*live, error) {
+func serve(ctx context.Context, b *bench, name string, args ...string) (*live, error) {
 	program, err := b.buildPrograms(ctx)
 	if err != nil {
 		return nil, err
 	}
-	state, err := b.folder("live")
+	state, err := b.folder(name)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func serve(ctx context.Context, b *bench) (*live, error) {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	l := &live{pipe: pipe, lines: bufio.NewReader(pipe), stop: stop, client: client.New(filepath.Join(state, "scheduler.sock"))}
-	l.cmd, l.said = command(ctx, program, state, "serve", "--concurrency", fmt.Sprint(running))
+	l.cmd, l.said = command(ctx, program, state, append([]string{"serve"}, args...)...)
 	if err := l.cmd.Start(); err != nil {
 		return nil, errors.Join(err, pipe.Close())
 	}

@@ -31,12 +31,19 @@ type benchCase struct {
 // allCases lists the cases in the order in which they run: memory leaves the
 // big queue as it found it, claim eats from it.
 func allCases() []benchCase {
-	return []benchCase{{"enqueue", enqueueCase}, {"memory", memoryCase}, {"claim", claimCase}, {"postgres", postgresCase}, {"fleet", fleetCase}, {"share", shareCase}, {"nodes", nodesCase}, {"path", pathCase}, {"start", startCase}, {"gateway", gatewayCase}, {"live", liveCase}}
+	return []benchCase{{"enqueue", enqueueCase}, {"memory", memoryCase}, {"claim", claimCase}, {"postgres", postgresCase}, {"fleet", fleetCase}, {"share", shareCase}, {"nodes", nodesCase}, {"path", pathCase}, {"start", startCase}, {"gateway", gatewayCase}, {"live", liveCase}, {"talk", talkCase}}
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if len(os.Args) == 2 && os.Args[1] == talkerArg {
+		if err := talker(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "talker:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "compare:", err)
 		os.Exit(1)
@@ -47,7 +54,7 @@ func run(ctx context.Context, args []string) (err error) {
 	var b bench
 	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
 	parent := flags.String("dir", ".tmp", "folder to work in, created if missing; not in memory, since a sync is free there")
-	picked := flags.String("rows", "enqueue,memory,claim,postgres,fleet,share,nodes,path,start,gateway,live", "which cases to run")
+	picked := flags.String("rows", "enqueue,memory,claim,postgres,fleet,share,nodes,path,start,gateway,live,talk", "which cases to run")
 	keep := flags.Bool("keep", false, "keep the files")
 	flags.IntVar(&b.rounds, "rounds", 5, "rounds of each measurement")
 	flags.StringVar(&b.profile, "profile", "", "existing folder to write CPU profiles of our side to")
