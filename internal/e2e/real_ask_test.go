@@ -11,7 +11,7 @@ import (
 // TestRealAsk: each command is asked about, and each kind of answer is what the program and its model hear: yes; no, with the words;
 // yes for good, of what was asked and of a pattern, until that is revoked.
 func TestRealAsk(t *testing.T) {
-	eachTalker(t, "codex claude opencode acp", func(k *talk) {
+	eachTalker(t, "codex claude opencode", func(k *talk) {
 		yes, no := api.AnswerQuestion{Decision: api.Allow}, api.AnswerQuestion{Decision: api.Deny, Text: "leave that to the release team"}
 		k.begin("10m", scriptmodel.Play(
 			scriptmodel.Run("touch yes.txt"), scriptmodel.Run("touch no.txt"),
@@ -19,6 +19,7 @@ func TestRealAsk(t *testing.T) {
 			scriptmodel.Run("touch one.tmp"), scriptmodel.Run("touch two.tmp"),
 			k.waits("revoked"), scriptmodel.Run("touch kept.txt"), scriptmodel.Run("touch three.tmp"),
 			scriptmodel.Say("All done.")))
+		k.run.await("the run waits for an answer", func(u *api.Update) bool { return u.Event != nil && u.Event.State == job.WaitingApproval })
 		k.asks(1, 1, "touch yes.txt", yes)
 		k.asks(2, 1, "touch no.txt", no)
 		k.asks(3, 1, "touch kept.txt", api.AnswerQuestion{Decision: api.Allow, Scope: api.GrantTenant})
@@ -36,6 +37,9 @@ func TestRealAsk(t *testing.T) {
 		if got := k.made(d); got != "kept.txt one.tmp two.tmp yes.txt" {
 			k.fatalf("the agent has made %s", got)
 		}
+		if o := k.last(d); o.AskedMillis == 0 || len(d.Attempts) != 1 {
+			k.fatalf("want one attempt, and how long it has waited for people: %s", asJSON(k.t, d))
+		}
 		if !k.modelHeard("leave that to the release team") {
 			k.fatalf("the model was not told why not")
 		}
@@ -45,7 +49,7 @@ func TestRealAsk(t *testing.T) {
 // TestRealAskNobody: when nobody answers in time the run goes on without, and a question holds neither it nor a slot any longer. The
 // question stays open: a later yes is told, and counts when the agent asks the same again.
 func TestRealAskNobody(t *testing.T) {
-	eachTalker(t, "codex acp", func(k *talk) {
+	eachTalker(t, "acp", func(k *talk) {
 		late, never := scriptmodel.Run("touch late.txt"), scriptmodel.Run("touch never.txt")
 		script := scriptmodel.Play(late, k.waits("answered"), late, never, scriptmodel.Say("All done."))
 		if k.kind == acpKind { // it is told between turns, and a refusal ends one
@@ -104,12 +108,13 @@ func TestRealAskKilled(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			eachTalker(t, c.sample, func(k *talk) {
 				once := scriptmodel.Run("sh run.sh")
-				k.begin("10m", scriptmodel.Play(once, once, once, scriptmodel.Say("All done.")))
+				k.begin("10m", scriptmodel.Play(once).Resuming(once, once, scriptmodel.Say("All done.")))
 				k.question(1, 1)
 				c.kill(k)
-				k.asks(2, 2, "sh run.sh", api.AnswerQuestion{Decision: api.Deny, Text: "once is enough"})
+				k.asks(2, 2, "sh run.sh", api.AnswerQuestion{Decision: api.Allow})
 				k.until("the first answer was given in attempt 2, and the second one", func() bool {
 					q := k.questions()
 					return len(q) == 2 && q[0].Answer.Given == 2 && q[1].Answer.Given == 2
@@ -118,7 +123,7 @@ func TestRealAskKilled(t *testing.T) {
 				if len(d.Attempts) != 2 || d.Attempts[0].Session != d.Attempts[1].Session {
 					k.fatalf("want two attempts of one session: %s", asJSON(k.t, d))
 				}
-				k.content(k.applied(k.last(d))+"/runs.txt", "run\n")
+				k.content(k.applied(k.last(d))+"/runs.txt", "run\nrun\n")
 			})
 		})
 	}

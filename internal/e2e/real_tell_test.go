@@ -30,7 +30,7 @@ func TestRealTell(t *testing.T) {
 				}
 			}
 		})
-		words := k.settled(func(m api.Message) bool { return m.State == api.MessageDelivered || k.kind == acpKind })
+		words := k.settled(func(m api.Message) bool { return m.State != api.MessageQueued || k.kind == acpKind })
 		k.goOn("told")
 		k.settled(func(m api.Message) bool { return m.State == api.MessageFolded && m.Attempt == 1 })
 		k.runs(k.folder("interrupted"), 1)
