@@ -91,6 +91,10 @@ func TestTakeCaller(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("told of\n%+v, want\n%+v", got, want)
 	}
+	// A visitor may do nothing that needs a role.
+	if w := ask(Caller{Name: "a link", Role: Visitor, Door: TCP, Remote: "192.0.2.9:1"}); w.Code != http.StatusForbidden {
+		t.Errorf("a visitor: %d %s", w.Code, w.Body)
+	}
 	// Others have a rate of their own, and the socket none.
 	if w := ask(Caller{Name: "ben", Role: Operate, Door: Browser, Remote: "192.0.2.8:1"}); w.Code != http.StatusOK {
 		t.Errorf("ben: %d %s", w.Code, w.Body)

@@ -18,6 +18,7 @@ const (
 	unavailable      = "unavailable"
 	methodNotAllowed = "method_not_allowed"
 	badCaller        = "bad_caller"
+	notFound         = "not_found"
 )
 
 // problem returns the body of a refusal. Its title is the name in words.

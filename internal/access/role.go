@@ -20,6 +20,9 @@ const (
 // else may: it is no more and no less than the roles of people.
 const Node Role = "node"
 
+// Visitor is the role of who has brought the code of a one-time link alone. It covers nothing: the code is what lets in.
+const Visitor Role = "visitor"
+
 // Public is what a route asks for that everybody may have. Nobody has it as a role.
 const Public = "public"
 

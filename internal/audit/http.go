@@ -33,15 +33,14 @@ func (l *Log) Handler(next http.Handler, who func(context.Context) (name, role, 
 		started := l.o.Now()
 		defer func() {
 			d := asking.get()
-			d.Method, d.Target, d.Status, d.Body = r.Method, r.URL.Path, said.status, body.text()
-			d.Query = r.URL.RawQuery
+			d.Method, d.Target, d.Status = r.Method, r.URL.Path, said.status
 			d.From = cmp.Or(d.From, r.RemoteAddr)
 			d.Took = l.o.Now().Sub(started)
-			if asking.isSecret() {
-				d.Body, d.Query = "", ""
+			if !asking.isSecret() {
+				d.Body, d.Query = body.text(), r.URL.RawQuery
 			}
 			if d.Route == "" {
-				d.Route, d.Job = r.Pattern, job.ID(r.PathValue("job"))
+				d.Route, d.Job = r.Pattern, cmp.Or(job.ID(r.PathValue("job")), d.Job)
 			}
 			if d.Who == (api.AuditWho{}) && who != nil {
 				d.Who.Name, d.Who.Role, d.Who.Door = who(r.Context())
@@ -113,6 +112,16 @@ func WithoutBody(ctx context.Context) {
 	}
 }
 
+// Say says what the request of this context is about, instead of its body, which is kept out of its record. It does nothing
+// outside of Handler.
+func Say(ctx context.Context, id job.ID, is string) {
+	if s, ok := ctx.Value(slotKey{}).(*slot); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.secret, s.request.Job, s.request.Body = true, id, is
+	}
+}
+
 // Name says who makes the request of this context, for its record. It does
 // nothing outside of Handler.
 func Name(ctx context.Context, who api.AuditWho) {
@@ -143,7 +152,7 @@ func Routed(mux http.Handler) http.Handler {
 			if s, ok := r.Context().Value(slotKey{}).(*slot); ok {
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				s.request.Route, s.request.Job = r.Pattern, job.ID(r.PathValue("job"))
+				s.request.Route, s.request.Job = r.Pattern, cmp.Or(job.ID(r.PathValue("job")), s.request.Job)
 			}
 		}()
 		mux.ServeHTTP(w, r)

@@ -113,7 +113,7 @@ func (runs *runner) newEngine(ctx context.Context, state *owned, cfg *config.Con
 	if e.listeners, err = runs.newListeners(ctx, e); err != nil {
 		return nil, errors.Join(usage(err), e.close())
 	}
-	e.hooks = newHooks(e.newHook(cfg))
+	e.hooks = newHooks(e, e.newHook(cfg))
 	e.observers = append(e.observers, endsOfFirings{e})
 	e.eval = eval.New(eval.Config{Store: state.store, Settings: cfg.Evaluation, Changed: func(v eval.Verdict) { e.sched.Judge.TakeVerdict(v) }})
 	lease, extend := scheduler.DefaultLease, time.Duration(0)

@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -103,7 +105,11 @@ func (d *listeners) giveBack() {
 }
 
 func accessSettings(cfg *config.Config) access.Settings {
-	return access.Settings{Hosts: cfg.API.Hosts, PerSecond: cfg.API.Rate.PerSecond, Burst: cfg.API.Rate.Burst}
+	hosts := slices.Clone(cfg.API.Hosts)
+	if u, err := url.Parse(cfg.API.PublicURL); err == nil && u.Hostname() != "" {
+		hosts = append(hosts, u.Hostname())
+	}
+	return access.Settings{Hosts: hosts, PerSecond: cfg.API.Rate.PerSecond, Burst: cfg.API.Rate.Burst}
 }
 
 // refused records a request that a guard has refused. Those that are
@@ -158,6 +164,7 @@ func (d *listeners) ownOptions() server.Options {
 		Store: e.state.store, Log: e.state.logs.For(logging.API), Version: d.runs.prog.version, Self: d.self(), NewUILink: d.newLink,
 		Me: http.HandlerFunc(access.Me), Login: access.LoginHandler(&d.links, d.sessions, d.stranger), Metrics: e.telemetry,
 		Authorize: access.Authorize, Principal: func(ctx context.Context) string { p, _ := access.From(ctx); return string(p.Door) + ":" + p.Name },
+		WrongLink: access.WrongLink, LinkUsed: linkUsed,
 		Who: answers, Wrap: d.wrap, ConnContext: access.ConnContext, MaxBody: int64(e.config().API.MaxBody),
 	}
 	if d.together != nil {
@@ -175,13 +182,25 @@ func answers(ctx context.Context) string {
 	return ""
 }
 
+// linkUsed has the audit log say whose link has answered, and what.
+func linkUsed(r *http.Request, id job.ID, by, is string) {
+	audit.Name(r.Context(), api.AuditWho{Name: by, Role: string(access.Visitor), Door: "link"})
+	audit.Say(r.Context(), id, is)
+}
+
 // wrap puts the guards around all routes, and the audit log around these.
 func (d *listeners) wrap(next http.Handler) http.Handler {
 	routes := http.NewServeMux()
 	routes.Handle("/", next)
 	routes.Handle("POST /logout", access.LogoutHandler(d.sessions))
+	routed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == server.AnswerPath {
+			r = access.AsVisitor(r)
+		}
+		audit.Routed(routes).ServeHTTP(w, r)
+	})
 	if d.e.audit == nil {
-		return access.ByDoor(d.unix, d.tcp, routes)
+		return access.ByDoor(d.unix, d.tcp, routed)
 	}
 	failed := func(err error) {
 		log := d.e.state.logs.For(logging.Audit)
@@ -191,10 +210,10 @@ func (d *listeners) wrap(next http.Handler) http.Handler {
 		if p, ok := access.From(r.Context()); ok {
 			audit.Name(r.Context(), api.AuditWho{Name: p.Name, Role: string(p.Role), Door: string(p.Door)})
 		}
-		if strings.HasPrefix(r.URL.Path, "/v1/runs") {
-			audit.WithoutBody(r.Context()) // values of the caller's variables
+		if strings.HasPrefix(r.URL.Path, "/v1/runs") || r.URL.Path == server.AnswerPath {
+			audit.WithoutBody(r.Context()) // values of the caller's variables, or a link's code
 		}
-		audit.Routed(routes).ServeHTTP(w, r)
+		routed.ServeHTTP(w, r)
 	})
 	unknown := func(context.Context) (name, role, door string) { return "", "", "" }
 	return d.e.audit.Handler(access.ByDoor(d.unix, d.tcp, named), unknown, failed)

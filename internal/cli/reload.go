@@ -12,7 +12,9 @@ import (
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/isolation"
+	"github.com/agentsched/agentsched/internal/logging"
 	"github.com/agentsched/agentsched/internal/scheduler"
+	"github.com/agentsched/agentsched/internal/server"
 )
 
 // hungUp reports whether a SIGHUP means that the terminal is gone, and not that
@@ -117,12 +119,15 @@ func (e *engine) reload(ctx context.Context, cfg config.Config) (string, error) 
 
 // hooks is the hook that is told of escalations, which a reload replaces.
 type hooks struct {
+	engine  *engine
 	mu      sync.Mutex
 	current *daemon.Hook
 	changed chan struct{} // capacity 1
 }
 
-func newHooks(h *daemon.Hook) *hooks { return &hooks{current: h, changed: make(chan struct{}, 1)} }
+func newHooks(e *engine, h *daemon.Hook) *hooks {
+	return &hooks{engine: e, current: h, changed: make(chan struct{}, 1)}
+}
 
 // use makes h the hook from now on. The one before tells what it has to.
 func (s *hooks) use(h *daemon.Hook) {
@@ -145,7 +150,30 @@ func (s *hooks) get() *daemon.Hook {
 func (s *hooks) Tell(x isolation.Escalation) { s.get().Tell(x) }
 
 // Ask tells a person that a job waits for them, without waiting.
-func (s *hooks) Ask(q scheduler.Question) { s.get().Tell(q) }
+func (s *hooks) Ask(q scheduler.Question) { s.get().Tell(linked{q, s}) }
+
+// linked is a question that each target is told with a link of its own, if there are links.
+type linked struct {
+	scheduler.Question
+	hooks *hooks
+}
+
+// To implements daemon.Addressed. A question without a link is told all the same.
+func (a linked) To(ctx context.Context, target string) (payload any, secret string) {
+	q, e := a.Question, a.hooks.engine
+	cfg := e.config()
+	if cfg.API.PublicURL == "" {
+		return q, ""
+	}
+	code, err := e.sched.Links.New(ctx, &q, target, cfg.Escalation.LinkLasts.Std())
+	if err != nil {
+		log := e.state.logs.For(logging.Hooks)
+		log.Error().Err(err).Str("job", string(q.Job)).Msg("a question is told without a link")
+		return q, ""
+	}
+	q.Link = strings.TrimSuffix(cfg.API.PublicURL, "/") + server.AnswerPath + "?" + server.CodeParameter + "=" + code
+	return q, code
+}
 
 // run works until ctx ends and every hook has told what it had to.
 func (s *hooks) run(ctx context.Context) error {

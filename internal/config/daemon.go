@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -26,6 +27,10 @@ type API struct {
 	// Names, without ports, by which requests may call this host, beside `localhost` and the addresses
 	// that it listens on. Any other is refused: so no web page reaches it by a name of its own.
 	Hosts []string `json:"hosts,omitempty"`
+	// The address by which browsers reach `api.listen`, such as `https://agents.example.com`. With it, what a command or a
+	// webhook of `escalation` is told of a question has a link that answers it, once, without a login. `https`, or `http`
+	// of this host.
+	PublicURL string `json:"public_url,omitempty" otherwise:"none: there are no links"`
 	// How often each client may ask.
 	Rate ClientRate `json:"rate"`
 	// The largest request, `64KiB` to `1GiB`.
@@ -126,6 +131,9 @@ func (v *validator) api() {
 	case reachable && a.TLS.Cert == "":
 		v.Failf("api.listen", "%q can be reached by other hosts, which needs api.tls; want api.tls with cert and key, or an address such as 127.0.0.1:7433", a.Listen)
 	}
+	if a.PublicURL != "" {
+		v.publicURL(a)
+	}
 	for i, host := range a.Hosts {
 		path := fmt.Sprintf("api.hosts[%d]", i)
 		if _, err := netip.ParseAddr(host); err != nil && !hostName.MatchString(host) {
@@ -134,6 +142,22 @@ func (v *validator) api() {
 	}
 	if a.Files != "" && (filepath.Clean(a.Files) == "/" || job.InKernel(a.Files)) {
 		v.Failf("api.files", "%q holds more than job files; want a folder for them such as /srv/jobs", a.Files)
+	}
+}
+
+// publicURL looks at where links lead.
+func (v *validator) publicURL(a API) {
+	const field = "api.public_url"
+	u, err := url.Parse(a.PublicURL)
+	switch web, _ := isWeb(a.PublicURL); {
+	case err != nil || !web:
+		v.Failf(field, "%q is no address, want one such as https://agents.example.com", a.PublicURL)
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		v.Failf(field, "must have no user, password, query or fragment, want an address such as https://agents.example.com")
+	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+		v.Failf(field, "%q would show the secrets in links to who listens on the way, want https", a.PublicURL)
+	case a.Listen == "":
+		v.Failf(field, "has no use without api.listen: browsers do not reach the unix socket")
 	}
 }
 

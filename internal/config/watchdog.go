@@ -24,6 +24,8 @@ type Escalation struct {
 	// An `http` or `https` address, without user and password, to which the escalation is posted as
 	// JSON.
 	Webhook string `json:"webhook,omitempty"`
+	// How long a link of `api.public_url` works, at most: a question that is answered needs none.
+	LinkLasts job.Duration `json:"link_lasts" min:"1m" max:"720h" want:"a duration from 1m to 720h, such as 24h"`
 	// How long one call of either may take. A call that fails is tried once more, and harms nothing.
 	Timeout job.Duration `json:"timeout" above:"0s" want:"a duration such as 10s"`
 }
@@ -45,7 +47,7 @@ func (SafeStop) FieldTag() reflect.StructTag { return fields.Enum(SafeStops()...
 func SafeStops() []SafeStop { return []SafeStop{DrainRuns, StopRuns} }
 
 func defaultEscalation() Escalation {
-	return Escalation{EscalationConfig: watchdog.Default().Escalation, SafeStop: DrainRuns, Timeout: job.Duration(10 * time.Second)}
+	return Escalation{EscalationConfig: watchdog.Default().Escalation, SafeStop: DrainRuns, LinkLasts: job.Duration(24 * time.Hour), Timeout: job.Duration(10 * time.Second)}
 }
 
 // WatchdogConfig returns what the core's watchdog is set to.

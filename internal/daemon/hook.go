@@ -2,8 +2,8 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -45,35 +45,34 @@ type Hook struct {
 func NewHook(cfg HookConfig) *Hook {
 	h := &Hook{cfg: cfg}
 	if len(cfg.Command) > 0 {
-		h.add("command", func(ctx context.Context, body []byte) error {
+		h.add("command", "command "+filepath.Base(cfg.Command[0]), func(ctx context.Context, body []byte) error {
 			_, err := cfg.Run(ctx, cfg.Command, body)
 			return err
 		})
 	}
 	if cfg.Webhook != "" {
-		h.add("webhook", func(ctx context.Context, body []byte) error { return post(ctx, cfg.Webhook, body) })
+		h.add("webhook", "webhook "+hostOf(cfg.Webhook), func(ctx context.Context, body []byte) error { return post(ctx, cfg.Webhook, body) })
 	}
 	return h
 }
 
-func (h *Hook) add(name string, send func(context.Context, []byte) error) {
+// Addressed is a payload that is not the same for all targets.
+type Addressed interface {
+	// To returns the payload for a target, such as "webhook alerts.example.com", when it is to be told, and a text in it that is
+	// a secret of the target's; "" if there is none. It may take its time.
+	To(ctx context.Context, target string) (payload any, secret string)
+}
+
+func (h *Hook) add(name, address string, send func(context.Context, []byte) error) {
 	h.targets = append(h.targets, &target{
-		send: send, timeout: h.cfg.Timeout, log: h.cfg.Log.With().Str("hook", name).Logger(), more: make(chan struct{}, 1),
+		address: address, send: send, timeout: h.cfg.Timeout, log: h.cfg.Log.With().Str("hook", name).Logger(), more: make(chan struct{}, 1),
 	})
 }
 
 // Tell has payload told. It never waits.
 func (h *Hook) Tell(payload any) {
-	if len(h.targets) == 0 {
-		return
-	}
-	body, err := json.Marshal(payload)
-	if err != nil {
-		h.cfg.Log.Error().Err(err).Msg("an escalation cannot be told: it has no JSON form")
-		return
-	}
 	for _, t := range h.targets {
-		t.put(body)
+		t.put(payload)
 	}
 }
 

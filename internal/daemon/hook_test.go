@@ -193,6 +193,41 @@ func TestHookEnd(t *testing.T) {
 	}
 }
 
+// addressed is a payload with a secret for each target.
+type addressed struct{ secret string }
+
+func (a addressed) To(_ context.Context, target string) (any, string) {
+	return map[string]string{"to": target, "code": a.secret}, a.secret
+}
+
+// TestHookHidesSecrets: a target is told its secret, and nothing that it answers brings that into the log.
+func TestHookHidesSecrets(t *testing.T) {
+	const secret = "K5TQXWZV2B7NRLJ3HDMYCAPEUF"
+	for _, said := range []string{secret, secret[:20], secret[6:], secret + secret} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &receiver{end: func(context.Context, int) error { return fmt.Errorf("exit status 1: %q", said) }}
+			var log bytes.Buffer
+			h, end := started(r, &log)
+			h.Tell(addressed{secret})
+			time.Sleep(time.Minute)
+			end() //nolint:errcheck // it is errStop
+			want := `{"code":"` + secret + `","to":"command tell"}`
+			if got := r.told(); !slices.Equal(got, []string{want, want}) {
+				t.Errorf("told %q, want %q twice", got, want)
+			}
+			text := log.String()
+			for n := 0; n+partOfSecret <= len(secret); n++ {
+				if strings.Contains(text, secret[n:n+partOfSecret]) {
+					t.Errorf("the target said %q, and the log has %q: %s", said, secret[n:n+partOfSecret], text)
+				}
+			}
+			if !strings.Contains(text, `"to":"command tell"`) || !strings.Contains(text, "exit status 1") {
+				t.Errorf("log %s", text)
+			}
+		})
+	}
+}
+
 // TestHookTargetsApart: a command that hangs does not keep the webhook waiting, and
 // without either nothing is kept.
 func TestHookTargetsApart(t *testing.T) {
@@ -203,7 +238,7 @@ func TestHookTargetsApart(t *testing.T) {
 		}}
 		h := NewHook(HookConfig{Command: []string{"tell"}, Timeout: 10 * time.Second, Run: r.run, Log: zerolog.Nop()})
 		posted := 0
-		h.add("webhook", func(context.Context, []byte) error { posted++; return nil })
+		h.add("webhook", "webhook", func(context.Context, []byte) error { posted++; return nil })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- h.Run(ctx) }()

@@ -48,6 +48,15 @@ func post(ctx context.Context, address string, body []byte) error {
 	return fmt.Errorf("post to %s: it answered %s: %q", r.URL.Host, resp.Status, said)
 }
 
+// hostOf returns the host of an address, which may be shown; the rest may be a secret.
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
 // bare returns the reason without the address that net/http puts before it.
 func bare(err error) error {
 	if e := (*url.Error)(nil); errors.As(err, &e) {

@@ -61,6 +61,7 @@ func bodies() map[string]string {
 		"continue-run":         `{}`,
 		"stop-run":             `{}`,
 		"close-run":            `{}`,
+		"use-link":             `code=none`,
 		"call":                 `{"jsonrpc":"2.0","id":1,"method":"kernel.sched.none"}`,
 	}
 }
@@ -200,6 +201,10 @@ func TestDoorRoles(t *testing.T) {
 			case o.id == "log-in": // is answered with a page, for who has no link that works
 				if a.status != http.StatusUnauthorized || !strings.HasPrefix(a.header.Get("Content-Type"), "text/html") {
 					t.Errorf("%s: %d %s", what, a.status, a.header.Get("Content-Type"))
+				}
+			case o.id == "show-link": // likewise
+				if a.status != http.StatusNotFound && a.status != http.StatusTooManyRequests {
+					t.Errorf("%s: %d %s", what, a.status, a.body)
 				}
 			case a.status == http.StatusUnauthorized || a.status == http.StatusForbidden:
 				t.Errorf("%s, which needs %s, is answered %d: %s", what, o.role, a.status, a.body)

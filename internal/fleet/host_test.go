@@ -173,8 +173,15 @@ func (h *host) options() server.Options {
 	return server.Options{
 		Store: h.store, Log: zerolog.Nop(), Version: "test", Self: api.FleetMember{Instance: h.name},
 		Authorize: access.Authorize, Principal: func(ctx context.Context) string { p, _ := access.From(ctx); return string(p.Door) + ":" + p.Name },
-		Who:  func(ctx context.Context) string { p, _ := access.From(ctx); return p.Name },
-		Wrap: func(next http.Handler) http.Handler { return access.ByDoor(socket, tcp, next) }, ConnContext: access.ConnContext,
+		Who: func(ctx context.Context) string { p, _ := access.From(ctx); return p.Name },
+		Wrap: func(next http.Handler) http.Handler {
+			return access.ByDoor(socket, tcp, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == server.AnswerPath {
+					r = access.AsVisitor(r)
+				}
+				next.ServeHTTP(w, r)
+			}))
+		}, ConnContext: access.ConnContext,
 		Me: http.HandlerFunc(access.Me),
 	}
 }

@@ -75,6 +75,19 @@ func TestStandby(t *testing.T) {
 	if a.asked.Load() != before {
 		t.Errorf("the leader was asked %d times for what is refused", a.asked.Load()-before)
 	}
+	// Who brings a link's code alone is nobody, and answered by the leader.
+	for _, method := range []string{"GET", "POST"} {
+		r, err := http.NewRequestWithContext(t.Context(), method, b.door+"/answer?code=none", strings.NewReader("code=none"))
+		w.must(err)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		resp, err := http.DefaultClient.Do(r)
+		w.must(err)
+		resp.Body.Close()
+		if resp.StatusCode != 404 || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") || a.asked.Load() == before {
+			t.Errorf("%s of a link: %s %v; the leader was asked %d times", method, resp.Status, resp.Header, a.asked.Load())
+		}
+		before = a.asked.Load()
+	}
 	unknown := func() io.Reader { return struct{ io.Reader }{strings.NewReader(strings.Repeat(" ", 70<<10))} }
 	if got = b.insist(operate, "POST /v1/pause", unknown); got.status != 413 || got.problem(t).Name() != "too_large" {
 		t.Errorf("a large body of unknown length: %+v", got)

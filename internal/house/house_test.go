@@ -67,7 +67,8 @@ var schedulers = map[string]string{
 	"internal/ca":     "internal/statedir", // certificates of schedulers
 	"internal/access": "api client internal/proc internal/statedir",
 	"internal/fleet":  "api client internal/access", // joins the doors of several schedulers: access knows nothing of others, and server nothing of how a request reaches them
-	"internal/server": "api job queue queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/node internal/parcel internal/scheduler internal/statedir",
+	// terminal: what agents wrote is shown without what a terminal or browser would obey
+	"internal/server": "api job queue internal/terminal queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/node internal/parcel internal/scheduler internal/statedir",
 	"internal/daemon": "client internal/proc", // client: both ends reach a long socket path in the same way
 	// What looks on: it hears of every moment and changes nothing.
 	"internal/audit":     "api job internal/redact internal/scheduler internal/statedir", // statedir: the document by which the logs of several hosts are joined

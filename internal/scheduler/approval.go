@@ -37,6 +37,9 @@ type Question struct {
 	Command string `json:"command,omitempty"`
 	Path    string `json:"path,omitempty"`
 	Host    string `json:"host,omitempty"`
+	// Link opens a page on which whoever has it answers, once, without a login. It is a secret. "" where there is no public
+	// address of the scheduler.
+	Link string `json:"link,omitempty"`
 }
 
 // Approvals has people look at the work of jobs that are overseen, takes their answers,
@@ -142,9 +145,9 @@ func Decision(e *queue.Entry, last *job.Attempt, a api.Answer, at time.Time) (qu
 	return d, nil
 }
 
-// Decide gives the answer to what a job waits for.
-func (s *Approvals) Decide(ctx context.Context, id job.ID, a api.Answer) (queue.Entry, error) {
-	e, err := Decide(ctx, s.store, id, a)
+// Decide gives the answer to what a job waits for: to what this attempt has made, or to what is asked about now if it is 0.
+func (s *Approvals) Decide(ctx context.Context, id job.ID, attempt int, a api.Answer) (queue.Entry, error) {
+	e, err := decide(ctx, s.store, id, attempt, a)
 	if err != nil {
 		s.dispatch()
 		return e, err
@@ -156,11 +159,14 @@ func (s *Approvals) Decide(ctx context.Context, id job.ID, a api.Answer) (queue.
 	return e, nil
 }
 
-// Decide is Approvals.Decide where no scheduler runs.
-func Decide(ctx context.Context, store queue.Store, id job.ID, a api.Answer) (queue.Entry, error) {
+// decide stores an answer.
+func decide(ctx context.Context, store queue.Store, id job.ID, attempt int, a api.Answer) (queue.Entry, error) {
 	e, err := store.Get(ctx, id)
 	if err != nil {
 		return e, err
+	}
+	if x := e.Approval; attempt != 0 && x != nil && x.Attempt != attempt {
+		return e, queue.Refuse("what attempt %d of job %s (%s) has made was answered for: it is at attempt %d", attempt, e.ID, e.Spec.Name, x.Attempt)
 	}
 	attempts, err := store.Attempts(ctx, id)
 	if err != nil {
@@ -231,7 +237,7 @@ func (s *Approvals) answerOverdue(ctx context.Context) (time.Duration, error) {
 			continue
 		}
 		answer := api.Answer{Approved: a.Default == "approve", By: queue.ByTimeout, Comment: fmt.Sprintf("nobody answered by %s", a.Until.Format(time.RFC3339))}
-		e, err := s.Decide(ctx, waiting[i].ID, answer)
+		e, err := s.Decide(ctx, waiting[i].ID, a.Attempt, answer)
 		if err != nil {
 			if !errors.Is(err, queue.ErrIllegalTransition) {
 				errs = append(errs, err)

@@ -35,6 +35,7 @@ func connect(s *Scheduler) {
 	s.Approvals = &Approvals{
 		store: cfg.Store, feed: s.Feed, log: cfg.Log, follow: s.Followers.follow, dispatch: s.poke, onQuestion: cfg.OnQuestion, seed: seed, asked: newBell(),
 	}
+	s.Links = &Links{store: cfg.Store, log: cfg.Log}
 	s.Runs = &Runs{
 		store: cfg.Store, own: cfg.Batch, apply: s.apply, submit: s.Submit, cancel: s.Cancel, post: s.loop.post, follow: s.Followers.look, dispatch: s.poke,
 		env: map[job.BatchID]map[string]string{},

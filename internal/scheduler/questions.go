@@ -305,6 +305,21 @@ func (s *Conversations) shown(list []question) []api.Question {
 	return out
 }
 
+// question reads a question. The error wraps queue.ErrNotFound.
+func (s *Conversations) question(ctx context.Context, id job.ID, n int) (q question, err error) {
+	r, err := s.store.Record(ctx, questionSpace(id), placeKey(n))
+	if err == nil {
+		err = json.Unmarshal(r.Value, &q)
+	}
+	switch {
+	case errors.Is(err, queue.ErrNotFound):
+		return q, fmt.Errorf("question %d of job %s: %w", n, id, queue.ErrNotFound)
+	case err != nil:
+		return q, fmt.Errorf("read question %d of job %s: %w", n, id, err)
+	}
+	return q, nil
+}
+
 // check returns the answer that in is to a question, or why it is none.
 func (q *question) check(in *api.AnswerQuestion) (*api.QuestionAnswer, error) {
 	a := &api.QuestionAnswer{Decision: in.Decision, Text: strings.TrimSpace(in.Text), Value: in.Value, By: in.By, At: now()}
@@ -365,16 +380,9 @@ func (s *Conversations) Answer(ctx context.Context, id job.ID, n int, in api.Ans
 	if err != nil {
 		return api.AnsweredQuestion{}, err
 	}
-	r, err := s.store.Record(ctx, questionSpace(id), placeKey(n))
-	switch {
-	case errors.Is(err, queue.ErrNotFound):
-		return api.AnsweredQuestion{}, fmt.Errorf("question %d of job %s: %w", n, e.Spec.Name, queue.ErrNotFound)
-	case err != nil:
+	q, err := s.question(ctx, id, n)
+	if err != nil {
 		return api.AnsweredQuestion{}, err
-	}
-	var q question
-	if err := json.Unmarshal(r.Value, &q); err != nil {
-		return api.AnsweredQuestion{}, fmt.Errorf("read question %d of job %s: %w", n, e.Spec.Name, err)
 	}
 	answer, err := q.check(&in)
 	if err != nil {

@@ -171,6 +171,8 @@ type Scheduler struct {
 	Conversations *Conversations
 	// Children are the jobs that agents submit.
 	Children *Children
+	// Links are by which people without a login answer what waits for them.
+	Links *Links
 	// Explain says how jobs stand.
 	Explain *Explain
 
@@ -340,6 +342,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Add(func() error { return s.Approvals.run(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.Conversations.run(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.Children.run(tailCtx) }, func(error) {})
+	g.Add(func() error { return s.Links.run(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.Followers.run(tailCtx) }, func(error) {})
 	g.Add(func() error { return s.Judge.run(tailCtx) }, func(error) {})
 	g.Run() //nolint:errcheck // the cause of ctx is the first one

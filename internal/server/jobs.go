@@ -153,7 +153,7 @@ func (j jobs) decide(ctx context.Context, e *queue.Entry, a *api.Answer) (api.Jo
 	if j.who != nil {
 		a.By = cmp.Or(j.who(ctx), a.By)
 	}
-	decided, err := j.sched.Approvals.Decide(ctx, e.ID, *a)
+	decided, err := j.sched.Approvals.Decide(ctx, e.ID, 0, *a)
 	if errors.Is(err, scheduler.ErrNoComment) {
 		err = badField("body.comment", "%v", err)
 	}

@@ -74,6 +74,13 @@ type Options struct {
 	// and GET /login, which everybody may ask for.
 	Me, Login, Metrics http.Handler
 
+	// WrongLink is told of each request with a one-time link that opens nothing. Its error, which is like Authorize's, is
+	// answered instead of the page that says so. nil: nobody is told.
+	WrongLink func(*http.Request) error
+	// LinkUsed is told of each request that answers by a one-time link, for the audit log: about which job, under which name,
+	// and what the answer is, as JSON. nil: nobody is told.
+	LinkUsed func(r *http.Request, id job.ID, by, is string)
+
 	// Authorize decides whether a request may do what needs a role: read, submit or
 	// operate. It is called for each request of a route that is not public, before
 	// the body is read. An error that has a method Problem() api.Problem, and

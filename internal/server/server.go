@@ -40,6 +40,7 @@ func newServer(opt Options, by *standby) *Server {
 	declared := &agents{entries: jobEntries, evaluator: opt.Evaluator}
 	for _, subject := range []interface{ routes(*router) }{
 		jobs{jobEntries, opt.Sched, opt.Who},
+		links{jobEntries, opt.Sched, opt.WrongLink, opt.LinkUsed},
 		artifacts{jobEntries, opt.Artifacts, opt.FetchArtifact},
 		parcels{opt.Parcels},
 		submissions{jobEntries, opt.Sched.Submit, checked, parcels{opt.Parcels}, opt.ReadFile, opt.Principal, opt.MaxBody},
