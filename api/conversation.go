@@ -192,6 +192,14 @@ type Questions struct {
 	Questions []Question `json:"questions"`
 }
 
+// Inbox is what waits for people.
+type Inbox struct {
+	// Jobs are those whose work oversight has people look at, the one that was submitted first first.
+	Jobs []Job `json:"jobs"`
+	// Questions are those of agents that can be answered, in the order in which they were asked.
+	Questions []Question `json:"questions"`
+}
+
 // The decisions of an answer.
 const (
 	Allow       = "allow"         // the agent may

@@ -51,6 +51,13 @@ func (c *Client) HandBack(ctx context.Context, ref string, in api.Handback) (api
 	return out, err
 }
 
+// Inbox returns what waits for people: of a tenant, or of all if t is empty.
+func (c *Client) Inbox(ctx context.Context, t job.Tenant) (api.Inbox, error) {
+	var out api.Inbox
+	err := c.get(ctx, "/v1/inbox", url.Values(query{}.add("tenant", string(t))), &out)
+	return out, err
+}
+
 // OpenQuestions returns the questions of agents that can be answered: those of a tenant, or
 // all if t is empty.
 func (c *Client) OpenQuestions(ctx context.Context, t job.Tenant) (api.Questions, error) {

@@ -37,30 +37,21 @@ func approvalsLsCommand(at *target) *cobra.Command {
 if none comes in time; and the questions of agents, which ` + "`scheduler answer`" + ` answers.`,
 		Example: "  scheduler approvals ls\n  scheduler approvals ls --json | jq -r '.jobs[].id'",
 	}
-	return shows(at, cmd, func(ctx context.Context, p *peer, _ []string) (in inbox, err error) {
-		if in.Questions, err = p.OpenQuestions(ctx, ""); err == nil {
-			in.Jobs, err = p.Approvals(ctx)
-		}
-		return in, err
-	}, func(w io.Writer, in inbox) error {
+	return shows(at, cmd, func(ctx context.Context, p *peer, _ []string) (api.Inbox, error) {
+		return p.Inbox(ctx, "")
+	}, func(w io.Writer, in api.Inbox) error {
 		now := time.Now()
-		if len(in.Questions.Questions) == 0 {
-			return printApprovals(w, in.Jobs.Jobs, now)
+		if len(in.Questions) == 0 {
+			return printApprovals(w, in.Jobs, now)
 		}
-		if len(in.Jobs.Jobs) > 0 {
-			if err := printApprovals(w, in.Jobs.Jobs, now); err != nil {
+		if len(in.Jobs) > 0 {
+			if err := printApprovals(w, in.Jobs, now); err != nil {
 				return err
 			}
 			fmt.Fprintln(w)
 		}
-		return printQuestions(w, in.Questions.Questions, now)
+		return printQuestions(w, in.Questions, now)
 	})
-}
-
-// inbox is what waits for a person: work to look at, and questions of agents.
-type inbox struct {
-	api.Jobs
-	api.Questions
 }
 
 func printApprovals(w io.Writer, list []api.Job, now time.Time) error {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/queue"
 )
@@ -135,13 +134,4 @@ func (s *Links) tidy(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// Question returns the question that a link answers. The error wraps queue.ErrNotFound if its job was forgotten.
-func (s *Conversations) Question(ctx context.Context, id job.ID, n int) (api.Question, error) {
-	q, err := s.question(ctx, id, n)
-	if err != nil {
-		return api.Question{}, err
-	}
-	return s.shown([]question{q})[0], nil
 }

@@ -246,6 +246,15 @@ func (s *Conversations) Questions(ctx context.Context, id job.ID) ([]api.Questio
 	return s.shown(list), err
 }
 
+// Question returns a question of a job. The error wraps queue.ErrNotFound.
+func (s *Conversations) Question(ctx context.Context, e *queue.Entry, n int) (api.Question, error) {
+	q, err := s.question(ctx, e, n)
+	if err != nil {
+		return api.Question{}, err
+	}
+	return s.shown([]question{q})[0], nil
+}
+
 // Open returns the questions that can be answered: of a tenant, or of all if t is empty.
 func (s *Conversations) Open(ctx context.Context, t job.Tenant) ([]api.Question, error) {
 	spaces, err := s.store.Spaces(ctx, openQuestions)
@@ -306,16 +315,16 @@ func (s *Conversations) shown(list []question) []api.Question {
 }
 
 // question reads a question. The error wraps queue.ErrNotFound.
-func (s *Conversations) question(ctx context.Context, id job.ID, n int) (q question, err error) {
-	r, err := s.store.Record(ctx, questionSpace(id), placeKey(n))
+func (s *Conversations) question(ctx context.Context, e *queue.Entry, n int) (q question, err error) {
+	r, err := s.store.Record(ctx, questionSpace(e.ID), placeKey(n))
 	if err == nil {
 		err = json.Unmarshal(r.Value, &q)
 	}
 	switch {
 	case errors.Is(err, queue.ErrNotFound):
-		return q, fmt.Errorf("question %d of job %s: %w", n, id, queue.ErrNotFound)
+		return q, fmt.Errorf("question %d of job %s: %w", n, e.Spec.Name, queue.ErrNotFound)
 	case err != nil:
-		return q, fmt.Errorf("read question %d of job %s: %w", n, id, err)
+		return q, fmt.Errorf("read question %d of job %s: %w", n, e.Spec.Name, err)
 	}
 	return q, nil
 }
@@ -380,7 +389,7 @@ func (s *Conversations) Answer(ctx context.Context, id job.ID, n int, in api.Ans
 	if err != nil {
 		return api.AnsweredQuestion{}, err
 	}
-	q, err := s.question(ctx, id, n)
+	q, err := s.question(ctx, &e, n)
 	if err != nil {
 		return api.AnsweredQuestion{}, err
 	}

@@ -27,6 +27,8 @@ func (j jobs) talkRoutes(r *router) {
 		about: "Put a job into a person's hands.\nIts run stops as when it is interrupted, and the job waits until it is handed back. It may be repeated."}, toJob(j.entries, j.takeOver))
 	post(r, route{id: "hand-job-back", method: "POST", path: "/v1/jobs/{job}/handback", role: operate, tag: "conversation",
 		about: "Let a job go on that a person has taken over.\nIts next attempt goes on in its session and folder, and is told so."}, toJob(j.entries, j.handBack))
+	get(r, route{id: "get-inbox", method: "GET", path: "/v1/inbox", role: read, answered: fromStore, tag: "conversation",
+		about: "Return what waits for people: work to look at, and questions of agents."}, j.inbox)
 	get(r, route{id: "list-open-questions", method: "GET", path: "/v1/questions", role: read, answered: fromStore, tag: "conversation",
 		about: "List the questions of agents that can be answered, in the order in which they were asked."}, j.openQuestions)
 	get(r, route{id: "list-questions", method: "GET", path: "/v1/jobs/{job}/questions", role: read, answered: fromStore, tag: "conversation",
@@ -115,6 +117,22 @@ func (j jobs) handBack(ctx context.Context, e *queue.Entry, in *api.Handback) (a
 	}
 	in.By = j.by(ctx, in.By)
 	return j.sched.Conversations.HandBack(ctx, e.ID, *in)
+}
+
+type inboxQuery struct {
+	Tenant job.Tenant `query:"tenant" doc:"only what is of this tenant"`
+}
+
+func (j jobs) inbox(ctx context.Context, q *inboxQuery) (api.Inbox, error) {
+	work, err := scheduler.AwaitingApproval(ctx, j.entries.store)
+	if err != nil {
+		return api.Inbox{}, err
+	}
+	if q.Tenant != "" {
+		work = slices.DeleteFunc(work, func(e queue.Entry) bool { return e.Spec.Tenant != q.Tenant })
+	}
+	questions, err := j.sched.Conversations.Open(ctx, q.Tenant)
+	return api.Inbox{Jobs: some(j.entries.list(ctx, work)), Questions: some(questions)}, err
 }
 
 type questionsQuery struct {

@@ -259,7 +259,7 @@ func (w *fixed) exchanges() []exchange {
 		post("/v1/jobs/"+string(fixedID(4))+"/grants", `{"entry":"npm","scope":"tenant","by":"anna"}`), post("/v1/jobs/"+string(fixedID(1))+"/grants", `{"entry":"npm","scope":"once"}`),
 		get("/v1/jobs/" + string(fixedID(4)) + "/grants"), get("/v1/run-grants?tenant=t"),
 		post("/v1/run-grants/revoke", `{"entry":"npm","tenant":"t"}`), post("/v1/run-grants/revoke", `{"entry":"npm"}`), post("/v1/run-grants/revoke", `{"entry":"npm","tenant":"t"}`),
-		get("/v1/questions"), get("/v1/questions?tenant=other"), get("/v1/jobs/deploy/questions"), post("/v1/jobs/deploy/questions/1/answer", `{"decision":"maybe","scope":"all"}`),
+		get("/v1/inbox"), get("/v1/inbox?tenant=other"), get("/v1/questions"), get("/v1/questions?tenant=other"), get("/v1/jobs/deploy/questions"), post("/v1/jobs/deploy/questions/1/answer", `{"decision":"maybe","scope":"all"}`),
 		post("/v1/jobs/deploy/questions/1/answer", `{"decision":"allow","scope":"tenant","by":"anna"}`), post("/v1/jobs/deploy/questions/1/answer", `{"decision":"deny"}`), post("/v1/jobs/deploy/questions/2/answer", `{"decision":"deny"}`),
 		post("/v1/jobs/deploy/messages", `{"text":"no docs","id":"m","by":"anna"}`), post("/v1/jobs/deploy/messages", `{"text":"no docs","id":"m","by":"anna"}`), post("/v1/jobs/deploy/messages", `{"text":" ","id":"a b"}`),
 		post(one+"/messages", `{"text":"go on"}`), get("/v1/jobs/deploy/messages"), post("/v1/jobs/deploy/fork", `{"text":"again","by":"anna"}`), post(one+"/fork", `{"text":" ","name":"a b"}`), post("/v1/jobs/deploy/interrupt", `{"by":"anna"}`),

@@ -142,7 +142,7 @@ func (l links) page(ctx context.Context, to *scheduler.Link) (linkPage, error) {
 	p := linkPage{Title: "An agent asks"}
 	p.add("Job", fmt.Sprintf("%s (%s) of %s", e.Spec.Name, e.ID, e.Spec.Tenant))
 	if to.Number > 0 {
-		q, err := l.sched.Conversations.Question(ctx, to.Job, to.Number)
+		q, err := l.sched.Conversations.Question(ctx, &e, to.Number)
 		if err != nil {
 			return linkPage{}, err
 		}

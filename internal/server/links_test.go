@@ -46,7 +46,9 @@ func (w linked) post(code, answer, text string) *httptest.ResponseRecorder {
 // state returns how the question of job 4 stands.
 func (w linked) state() api.Question {
 	w.Helper()
-	q, err := w.sched.Conversations.Question(w.Context(), fixedID(4), 1)
+	e, err := w.store.Get(w.Context(), fixedID(4))
+	w.must(err)
+	q, err := w.sched.Conversations.Question(w.Context(), &e, 1)
 	w.must(err)
 	return q
 }

@@ -26,7 +26,7 @@ import (
 // of the queue is not among them, nor what changes something.
 var (
 	fromCopy = []string{
-		"get-dead-letter", "get-job", "get-replay", "get-reputation-history", "get-timeline", "get-usage", "get-workflow", "list-agents", "list-approvals",
+		"get-dead-letter", "get-inbox", "get-job", "get-replay", "get-reputation-history", "get-timeline", "get-usage", "get-workflow", "list-agents", "list-approvals",
 		"list-credit-history", "list-dead-letters", "list-events", "list-grants", "list-job-grants", "list-jobs", "list-messages", "list-open-questions", "list-pipeline-events", "list-pipelines",
 		"list-questions", "list-reputations", "list-run-grants", "list-runs", "list-steps", "list-workflows",
 	}
