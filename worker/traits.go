@@ -107,6 +107,9 @@ type Packaged interface {
 type Package struct {
 	Name    string // e.g. "@openai/codex"
 	Version string // exact, e.g. "0.169.0"
+	// Oldest is the oldest version that is known to work; older ones are refused. ""
+	// means that none is.
+	Oldest string
 	// Program is the name of the executable below node_modules/.bin.
 	Program string
 	Bytes   int64 // on disk with all that it needs, about

@@ -19,6 +19,7 @@ import (
 	"github.com/agentsched/agentsched/internal/statedir"
 	"github.com/agentsched/agentsched/job"
 	"github.com/agentsched/agentsched/worker"
+	"github.com/agentsched/agentsched/worker/agentcli"
 )
 
 // finding is one line of the doctor's report.
@@ -126,7 +127,7 @@ func examine(ctx context.Context, con *console, prog *program, local *local) ([]
 		if adapter == "" {
 			adapter = name
 		}
-		findings = append(findings, examineWorker(ctx, kind, prog.adapters[adapter], prog.packages().Version(kind), settings, con.getenv))
+		findings = append(findings, examineWorker(ctx, kind, prog.adapters[adapter], prog.packages().Package(kind), settings, con.getenv))
 	}
 	findings = append(findings, examineProgram(ctx, "npm", false, "only to install the agents' CLIs: get Node.js 20 or newer"))
 	return findings, nil
@@ -175,14 +176,14 @@ func examineProgram(ctx context.Context, name string, required bool, hint string
 // notLoggedIn begins the note on a worker without credentials.
 const notLoggedIn = "installed, not logged in: "
 
-func examineWorker(ctx context.Context, kind job.WorkerKind, a worker.Adapter, tested string, s job.WorkerSettings, getenv func(string) string) finding {
+func examineWorker(ctx context.Context, kind job.WorkerKind, a worker.Adapter, tested worker.Package, s job.WorkerSettings, getenv func(string) string) finding {
 	f := finding{What: "worker " + string(kind)}
 	path, err := a.Locate(s)
 	var missing *worker.NotInstalledError
 	switch {
 	case errors.As(err, &missing):
 		f.Status, f.Note = "missing", "install it with: "+missing.Hint
-		if tested != "" {
+		if tested.Version != "" {
 			f.Note += ", or: scheduler install-workers " + string(kind)
 		}
 		return f
@@ -197,8 +198,18 @@ func examineWorker(ctx context.Context, kind job.WorkerKind, a worker.Adapter, t
 		f.Status, f.Note = "error", err.Error()
 		return f
 	}
-	if tested != "" && f.Version != tested {
-		f.Status, f.Note = "warning", "tested with version "+tested
+	if tested.Version != "" {
+		f.Note = "tested with version " + tested.Version
+		if tested.Oldest != tested.Version {
+			f.Note = "tested with versions " + tested.Oldest + " to " + tested.Version
+		}
+	}
+	switch newer, old := agentcli.Judge(tested, f.Version); {
+	case old != nil:
+		f.Status, f.Note = "error", old.Message+"; "+old.Hint
+		return f
+	case newer != "":
+		f.Status = "warning"
 	}
 	if c, ok := a.(worker.Credentialed); ok {
 		if todo := c.Credentials(s, getenv); todo != "" {

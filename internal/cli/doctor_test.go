@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,6 +51,39 @@ func TestSandboxIsExamined(t *testing.T) {
 		f := examineSandbox(&cfg, tc.host)[0]
 		if f.Status != tc.status || f.Required != (tc.status == "error") || !strings.Contains(f.Note, tc.note) || (len(f.NotHeld) > 0) != tc.listed {
 			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}
+
+// aged is an adapter whose program prints this version.
+type aged struct {
+	worker.Adapter
+	path string
+}
+
+func (a aged) Locate(job.WorkerSettings) (string, error) { return a.path, nil }
+
+func (a aged) Version(ctx context.Context, path string) (string, error) {
+	return worker.ProgramVersion(ctx, path)
+}
+
+// A program's version is judged by what is known to work, and the range is told.
+func TestVersionsAreExamined(t *testing.T) {
+	p := worker.Package{Name: "@x/agent", Program: "agent", Oldest: "1.2.0", Version: "1.4.0"}
+	for version, want := range map[string]struct{ status, note string }{
+		"1.4.0":   {"ok", "tested with versions 1.2.0 to 1.4.0"},
+		"1.3.9":   {"ok", "tested with versions 1.2.0 to 1.4.0"},
+		"1.10.0":  {"warning", "tested with versions 1.2.0 to 1.4.0"},
+		"1.1.9":   {"error", "agent 1.1.9 is too old: version 1.2.0 or later is needed; update it: npm install -g @x/agent@1.4.0"},
+		"nothing": {"error", "no version in"},
+	} {
+		path := filepath.Join(t.TempDir(), "agent")
+		if err := os.WriteFile(path, []byte("#!/bin/sh\necho agent "+version+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		f := examineWorker(t.Context(), "agent", aged{path: path}, p, job.WorkerSettings{}, func(string) string { return "" })
+		if f.Status != want.status || !strings.Contains(f.Note, want.note) {
+			t.Errorf("%s: %+v", version, f)
 		}
 	}
 }

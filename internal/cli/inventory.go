@@ -58,7 +58,10 @@ func (v *inventory) look(ctx context.Context) node.Inventory {
 		signs := signsOf(a, settings, v.runs.con.getenv)
 		before, known := v.looks[kind]
 		if !known || before.signs != signs {
-			f := examineWorker(ctx, kind, a, v.runs.prog.packages().Version(kind), settings, v.runs.con.getenv)
+			f := examineWorker(ctx, kind, a, v.runs.prog.packages().Package(kind), settings, v.runs.con.getenv)
+			if f.Status == "ok" {
+				f.Note = "" // which says what it is tested with
+			}
 			before = workerLook{signs, node.Worker{Kind: kind, Version: f.Version, Ready: f.Status == "ok" || f.Status == "warning" && !strings.Contains(f.Note, notLoggedIn), Why: f.Note}}
 			if f.Status != "error" { // else it is asked again
 				v.looks[kind] = before

@@ -71,7 +71,7 @@ func cli(t *testing.T, kind job.WorkerKind) string {
 	if path := agentcli.CatalogOf(agentcore.Adapters()).Find(dir, []job.WorkerKind{kind})[kind]; path != "" {
 		return path
 	}
-	miss := fmt.Sprintf("%s %s is not in %s: `go run ./cmd/scheduler install-workers --dir .cache/workers` installs it, AGENTSCHED_TEST_WORKERS names another folder", kind, agentcli.CatalogOf(agentcore.Adapters()).Version(kind), dir)
+	miss := fmt.Sprintf("%s %s is not in %s: `go run ./cmd/scheduler install-workers --dir .cache/workers` installs it, AGENTSCHED_TEST_WORKERS names another folder", kind, agentcli.CatalogOf(agentcore.Adapters()).Package(kind).Version, dir)
 	if os.Getenv("CI") != "" || os.Getenv("AGENTSCHED_REQUIRE_WORKERS") != "" {
 		t.Fatal(miss)
 	}

@@ -42,10 +42,10 @@ func (c Catalog) Kinds() []job.WorkerKind {
 	return kinds
 }
 
-// Version returns the pinned version of a kind, "" if it is none of Kinds.
-func (c Catalog) Version(kind job.WorkerKind) string {
+// Package returns that of a kind, pinned; the zero value if it is none of Kinds.
+func (c Catalog) Package(kind job.WorkerKind) worker.Package {
 	p, _ := c.of(kind)
-	return p.Version
+	return p.Package
 }
 
 // Size returns about how many bytes the kinds take on disk.

@@ -36,7 +36,7 @@ func TestInstallsOnce(t *testing.T) {
 	}
 	for _, kind := range catalog.Kinds() {
 		out, err := exec.Command(got[kind], "--version").Output()
-		if err != nil || !strings.Contains(string(out), catalog.Version(kind)) {
+		if err != nil || !strings.Contains(string(out), catalog.Package(kind).Version) {
 			t.Errorf("%s --version: %q, %v", kind, out, err)
 		}
 	}
@@ -92,7 +92,7 @@ func TestManifestIsExact(t *testing.T) {
 	if _, err := catalog.Ensure(t.Context(), dir, []job.WorkerKind{"claude", "claude"}, silent); err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(filepath.Join(dir, "claude-"+catalog.Version("claude"), "package.json"))
+	data, err := os.ReadFile(filepath.Join(dir, "claude-"+catalog.Package("claude").Version, "package.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestManifestIsExact(t *testing.T) {
 	if err := json.Unmarshal(data, &m); err != nil {
 		t.Fatal(err)
 	}
-	if v := m.Dependencies["@anthropic-ai/claude-code"]; v != catalog.Version("claude") || len(m.Dependencies) != 1 {
+	if v := m.Dependencies["@anthropic-ai/claude-code"]; v != catalog.Package("claude").Version || len(m.Dependencies) != 1 {
 		t.Errorf("dependencies %v", m.Dependencies)
 	}
 }
@@ -219,7 +219,7 @@ func TestFailures(t *testing.T) {
 			npm := newFakeNPM(t, c.mode)
 			dir := t.TempDir()
 			_, err := catalog.Ensure(t.Context(), dir, catalog.Kinds(), silent)
-			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "install codex "+catalog.Version("codex")) {
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "install codex "+catalog.Package("codex").Version) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
 			if err != nil && c.not != "" && strings.Contains(err.Error(), c.not) {

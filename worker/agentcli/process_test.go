@@ -86,7 +86,7 @@ func TestRealNPM(t *testing.T) {
 	}
 	for _, kind := range catalog.Kinds() {
 		out, err := exec.Command(got[kind], "--version").Output()
-		if err != nil || !strings.Contains(string(out), catalog.Version(kind)) {
+		if err != nil || !strings.Contains(string(out), catalog.Package(kind).Version) {
 			t.Errorf("%s --version: %q, %v", kind, out, err)
 		}
 	}

@@ -20,6 +20,7 @@ type Run struct {
 	folders []string       // the workspace, and where its links lead
 	pending []job.Event    // to be told with the first line
 	verdict *worker.Result // of a run that is decided before its end
+	judged  bool           // by its version: see RunsOn
 }
 
 // NewRun returns the common part of a run of t. recorded reports whether the

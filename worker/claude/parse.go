@@ -56,7 +56,8 @@ type line struct {
 	Subtype   string  `json:"subtype"`
 	SessionID string  `json:"session_id"`
 	UUID      string  `json:"uuid"`
-	Replay    bool    `json:"isReplay"` // of a user frame: it is one that the program was told
+	Version   string  `json:"claude_code_version"` // system/init
+	Replay    bool    `json:"isReplay"`            // of a user frame: it is one that the program was told
 	Message   message `json:"message"`
 	Error     string  `json:"error"` // of an assistant message or a retry
 
@@ -175,11 +176,13 @@ func (s *session) parse(raw []byte) []job.Event {
 func (s *session) system(l line) []job.Event {
 	switch l.Subtype {
 	case "init":
+		events := s.RunsOn(Adapter{}.Package(), l.Version)
 		s.turnBegins()
 		if l.SessionID != "" && l.SessionID != s.id { // it is said again with each turn
 			s.id = l.SessionID
-			return []job.Event{{Kind: job.EventSession, Session: l.SessionID}}
+			events = append(events, job.Event{Kind: job.EventSession, Session: l.SessionID})
 		}
+		return events
 	case "api_retry":
 		return s.retries(l)
 	}

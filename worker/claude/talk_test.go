@@ -135,6 +135,30 @@ func replay(message string) worker.Input {
 	return out(`{"type":"user","isReplay":true,"uuid":"` + uuidOf(message) + `","message":{"content":"x"}}`)
 }
 
+// TestVersions: one that is too old is refused before the model has said a word, and one that is newer than what was tested
+// runs with a warning, once.
+func TestVersions(t *testing.T) {
+	for version, want := range map[string]string{"2.1.197": "", "2.1.175": "", "": "", "2.1.174": "too old", "3.0.0": "is newer than 2.1.197"} {
+		init := out(strings.Replace(begins, `"init"`, `"init","claude_code_version":"`+version+`"`, 1))
+		actions := talked(testSession(t).(*session), init, init)
+		said := ""
+		for _, a := range only[worker.Emit](actions) {
+			if a.Event.Kind == job.EventWarning {
+				said += a.Event.Text
+			}
+		}
+		for _, a := range only[worker.Finish](actions) {
+			said += a.Result.Message
+			if a.Result.Class != job.Config || a.Result.Hint == "" {
+				t.Errorf("%s: %+v", version, a.Result)
+			}
+		}
+		if !strings.Contains(said, want) || (said == "") != (want == "") || strings.Count(said, "newest") > 1 {
+			t.Errorf("%q: %q, want %q", version, said, want)
+		}
+	}
+}
+
 // TestMessages: the run goes on until each message had its turn.
 func TestMessages(t *testing.T) {
 	say := func(id string) worker.Input { return worker.Message{ID: id, Text: "words"} }

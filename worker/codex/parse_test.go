@@ -131,7 +131,10 @@ func TestOldVersion(t *testing.T) {
 	for agent, old := range map[string]bool{"agentsched/0.168.9 (x)": true, "agentsched/0.169.0 (x)": false, "agentsched/0.170.0-alpha.1 (x)": false, "agentsched/1.0.0": false, "odd": false} {
 		s := workertest.Play(testSession(t))
 		s.Step(workertest.Now, worker.Started{})
-		s.Event([]byte(`{"id":1,"result":{"userAgent":"` + agent + `"}}`))
+		events := s.Event([]byte(`{"id":1,"result":{"userAgent":"` + agent + `"}}`))
+		if newer := agent == "agentsched/0.170.0-alpha.1 (x)" || agent == "agentsched/1.0.0"; newer != (len(events) == 1 && strings.Contains(events[0].Text, "newer than 0.169.0")) {
+			t.Errorf("%s: %+v", agent, events)
+		}
 		r, decided := s.Verdict()
 		if decided != old || old && (r.Class != job.Config || !strings.Contains(r.Message, "0.169") || r.Hint == "") {
 			t.Errorf("%s: %+v", agent, r)

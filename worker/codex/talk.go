@@ -19,9 +19,6 @@ import (
 // the turn before. A message that comes in time is put into the running turn, one at a time, so
 // that their order is kept. The program ends when its input does.
 
-// The oldest version whose protocol is known: before it, some commands were not asked about.
-const oldestMajor, oldestMinor = 0, 169
-
 const (
 	// maxMessage bounds a message, and maxTurn what begins the first turn, in bytes of a line.
 	maxMessage = 1 << 20
@@ -124,7 +121,7 @@ func (s *session) response(l *line) {
 	}
 }
 
-var agentVersion = regexp.MustCompile(`^[^/ ]*/(\d+)\.(\d+)\.`)
+var agentVersion = regexp.MustCompile(`^[^/ ]*/([^ ]+)`)
 
 // hello follows the handshake.
 func (s *session) hello(l *line) {
@@ -134,12 +131,10 @@ func (s *session) hello(l *line) {
 		return
 	}
 	if m := agentVersion.FindStringSubmatch(l.Result.UserAgent); m != nil {
-		major, _ := strconv.Atoi(m[1])
-		minor, _ := strconv.Atoi(m[2])
-		if major < oldestMajor || major == oldestMajor && minor < oldestMinor {
-			s.Decide(worker.Result{Class: job.Config,
-				Message: fmt.Sprintf("codex %d.%d is too old: version %d.%d or later is needed", major, minor, oldestMajor, oldestMinor),
-				Hint:    "update it: " + program.Install})
+		for _, e := range s.RunsOn(Adapter{}.Package(), m[1]) {
+			s.emit(e)
+		}
+		if s.Decided() {
 			return
 		}
 	}

@@ -12,7 +12,7 @@ var lockfile []byte
 
 // Package is the version that the recordings in testdata are of.
 func (Adapter) Package() worker.Package {
-	return worker.Package{Name: "@openai/codex", Version: "0.169.0", Program: program.Name, Bytes: 425e6, FolderVariables: []string{program.FolderVariable}, Lock: lockfile}
+	return worker.Package{Name: "@openai/codex", Version: "0.169.0", Oldest: "0.169.0", Program: program.Name, Bytes: 425e6, FolderVariables: []string{program.FolderVariable}, Lock: lockfile}
 }
 
 // Provider names the provider of its models.

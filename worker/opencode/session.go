@@ -151,13 +151,18 @@ func (s *session) ask(method, path string, body any, then func(answer)) {
 // start opens the session.
 func (s *session) start() {
 	opened := func(a answer) {
-		var created struct{ ID string }
+		var created struct{ ID, Version string }
 		agentcli.Decode(a.Body, &created)
 		if !a.ok() || created.ID == "" {
 			s.fail(a.failure())
 			return
 		}
-		s.open(created.ID)
+		for _, e := range s.RunsOn(Adapter{}.Package(), created.Version) {
+			s.emit(e)
+		}
+		if !s.Decided() {
+			s.open(created.ID)
+		}
 	}
 	switch {
 	case s.Resume == "":

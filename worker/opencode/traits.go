@@ -12,7 +12,7 @@ var lockfile []byte
 
 // Package is the version that the recordings in testdata are of.
 func (Adapter) Package() worker.Package {
-	return worker.Package{Name: "opencode-ai", Version: "1.18.33", Program: program.Name, Bytes: 370e6, Script: "postinstall.mjs", Lock: lockfile}
+	return worker.Package{Name: "opencode-ai", Version: "1.18.33", Oldest: "1.18.3", Program: program.Name, Bytes: 370e6, Script: "postinstall.mjs", Lock: lockfile}
 }
 
 // SessionFiles are the database of all sessions of the run's private folder.

@@ -132,6 +132,24 @@ func TestRefusalsWait(t *testing.T) {
 	}
 }
 
+// TestVersions checks that a version that is too old is refused, and that a newer one than was tested runs with a warning.
+func TestVersions(t *testing.T) {
+	for version, want := range map[string]string{"1.18.33": "", "1.18.3": "", "": "", "1.18.2": "too old", "1.19.0": "is newer than 1.18.33"} {
+		s := workertest.Play(newSession(conversationTask(""), home{data: t.TempDir()}))
+		s.Step(workertest.Now, worker.Started{})
+		said := ""
+		for _, e := range s.Event([]byte(`{"id":1,"status":200,"body":{"id":"s","version":"` + version + `"}}`)) {
+			if e.Kind == job.EventWarning {
+				said += e.Text
+			}
+		}
+		r, refused := s.Verdict()
+		if said += r.Message; !strings.Contains(said, want) || (said == "") != (want == "") || refused && (r.Class != job.Config || r.Hint == "") {
+			t.Errorf("%q: %q, %+v", version, said, r)
+		}
+	}
+}
+
 // TestUnreadPrompt checks that a prompt of which the program makes nothing is sent again, with the same id, and that this
 // has an end.
 func TestUnreadPrompt(t *testing.T) {
