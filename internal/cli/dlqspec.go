@@ -62,6 +62,11 @@ func newJobFile(s *job.Spec, now time.Time) (*jobFile, error) {
 	}
 	add("allow_commands", s.AllowCommands)
 	add("env", s.Env)
+	add("sandbox", mapping(s.Sandbox))
+	add("network", s.Network)
+	add("git", listing(s.Git))
+	add("ask", mapping(s.Ask))
+	add("secrets", s.Secrets)
 	add("priority", s.Priority)
 	add("class", string(s.Class))
 	add("agent", string(s.Agent))
@@ -110,9 +115,20 @@ func mapping(v any) (out yaml.MapSlice) {
 		case value.IsZero():
 		case value.Kind() == reflect.Struct:
 			out = append(out, yaml.MapItem{Key: f.Name, Value: mapping(value.Interface())})
+		case value.Kind() == reflect.Slice && value.Type().Elem().Kind() == reflect.Struct:
+			out = append(out, yaml.MapItem{Key: f.Name, Value: listing(value.Interface())})
 		default:
 			out = append(out, yaml.MapItem{Key: f.Name, Value: value.Interface()})
 		}
+	}
+	return out
+}
+
+// listing returns the mappings of a list of structs; nil if it is empty.
+func listing(v any) (out []any) {
+	list := reflect.ValueOf(v)
+	for i := range list.Len() {
+		out = append(out, mapping(list.Index(i).Interface()))
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +96,62 @@ func TestJobFileSaysTheSame(t *testing.T) {
 			t.Fatalf("%s\nis read as\n%+v, want\n%+v", text, got, s)
 		}
 	})
+}
+
+// TestJobFileSaysEachField: no field of a job is lost when it is written as a job file, those that are added later neither.
+func TestJobFileSaysEachField(t *testing.T) {
+	later := noon.Add(time.Hour)
+	base := func() job.Spec {
+		return job.Spec{Name: "fix", Tenant: "default", Type: job.WorkerTask, Worker: "codex", Instructions: "go", Workspace: job.Workspace{Isolation: job.NoWorkspace},
+			Limits: job.Limits{Timeout: job.DefaultTimeout, MaxAttempts: job.DefaultMaxAttempts}, Capabilities: []job.Capability{job.CanRead, job.CanRunCommands}}
+	}
+	changes := map[string]func(*job.Spec){
+		"Name": func(s *job.Spec) { s.Name = "other" }, "Tenant": func(s *job.Spec) { s.Tenant = "t" }, "Type": func(s *job.Spec) { s.Type, s.Capabilities = job.LLM, nil },
+		"Worker": func(s *job.Spec) { s.Worker = "claude" }, "Model": func(s *job.Spec) { s.Model = "m" }, "Fallback": func(s *job.Spec) { s.Fallback = []job.Choice{{Worker: "claude", Model: "m"}} },
+		"Workspace": func(s *job.Spec) {
+			s.Workspace = job.Workspace{Isolation: job.Worktree, Repo: "https://example.com/a.git", Base: "main"}
+		},
+		"Node": func(s *job.Spec) { s.Node = job.Node{OS: "linux", Has: []string{"gpu=yes"}} }, "Instructions": func(s *job.Spec) { s.Instructions = "stop" },
+		"SystemPrompt": func(s *job.Spec) { s.SystemPrompt = "be kind" }, "Capabilities": func(s *job.Spec) { s.Capabilities = []job.Capability{job.CanRead, job.CanEdit} },
+		"AllowCommands": func(s *job.Spec) { s.AllowCommands = []string{"go test *"} }, "Env": func(s *job.Spec) { s.Env = []string{"A"} },
+		"Sandbox": func(s *job.Spec) { s.Sandbox = job.Sandbox{Level: job.SandboxStrict, Write: []string{"/srv/cache"}} },
+		"Network": func(s *job.Spec) { s.Network = []string{"npm", "*.example.com:8443"} },
+		"Git":     func(s *job.Spec) { s.Git = []job.Repository{{Repository: "github.com/a/b", Push: true}} },
+		"Ask": func(s *job.Spec) {
+			s.Ask = job.Ask{For: []job.AskFor{"commands", "words"}, Wait: job.Duration(5 * time.Minute), Rules: []job.AskRule{{Command: "go test *", Answer: job.AllowAsked}, {Command: "git push *", Answer: job.DenyAsked, Because: "a person pushes"}}}
+		},
+		"Secrets": func(s *job.Spec) { s.Secrets = []string{"NPM_TOKEN"} }, "Priority": func(s *job.Spec) { s.Priority = 3 }, "Class": func(s *job.Spec) { s.Class = job.Batch },
+		"RunnableAt": func(s *job.Spec) { s.RunnableAt = &later }, "Deadline": func(s *job.Spec) { s.Deadline = &later }, "Limits": func(s *job.Spec) { s.Limits.MaxTokens = 5 },
+		"Key": func(s *job.Spec) { s.Key = "k" }, "OnDuplicate": func(s *job.Spec) { s.Key, s.OnDuplicate = "k", job.Serialize }, "Turn": func(s *job.Spec) { s.OnDuplicate, s.Turn = job.Serialize, "t" },
+		"Output": func(s *job.Spec) { s.Output = json.RawMessage(`{"type":"object"}`) }, "Verify": func(s *job.Spec) { s.Verify = "make test" }, "Agent": func(s *job.Spec) { s.Agent = "agent-7" },
+		"Payload": func(s *job.Spec) {
+			s.Type, s.Worker, s.Payload = job.PluginEvent, "shell", json.RawMessage(`{"a":1}`)
+		},
+		"Expect": func(s *job.Spec) { s.Expect.Tokens = 5 }, "Domain": func(s *job.Spec) { s.Domain = "legal" }, "Trace": func(s *job.Spec) { s.Trace = "t1" }, "Context": func(s *job.Spec) { s.Context.UserID = "u" },
+	}
+	// What put it in the queue is not said by a file, and its place in a workflow is the letter's, whatever is edited.
+	said := []string{"Trigger", "Flow"}
+	for i := range reflect.TypeFor[job.Spec]().NumField() {
+		name := reflect.TypeFor[job.Spec]().Field(i).Name
+		if slices.Contains(said, name) {
+			continue
+		}
+		change := changes[name]
+		if change == nil {
+			t.Errorf("the test says nothing of %s", name)
+			continue
+		}
+		s := base()
+		change(&s)
+		f, err := newJobFile(&s, noon)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got, plain := readBack(t, f), base(); !same(got, s) || same(s, plain) {
+			text, _ := f.bytes()
+			t.Errorf("%s is lost:\n%s\nis read as\n%+v, want\n%+v", name, text, got, s)
+		}
+	}
 }
 
 // same compares as JSON does: none is none, and a schema is one however it is written.

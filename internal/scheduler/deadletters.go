@@ -140,6 +140,16 @@ func (a *Again) entry(at time.Time) queue.Entry {
 	// Of a workflow it is this job alone that is done again, with what its needs
 	// have given it.
 	f := &spec.Flow
+	if a.Spec != nil {
+		kept := &l.Spec.Flow // an edited job file says nothing of these, unless they are to be others
+		f.Oversight, f.Evaluation, f.Best = cmp.Or(f.Oversight, kept.Oversight), cmp.Or(f.Evaluation, kept.Evaluation), cmp.Or(f.Best, kept.Best)
+		if f.OnConflict == "" {
+			f.OnConflict = kept.OnConflict
+		}
+		if len(f.From) == 0 {
+			f.From = kept.From
+		}
+	}
 	spec.Flow = job.Flow{From: f.From, OnConflict: f.OnConflict, Oversight: f.Oversight, Evaluation: f.Evaluation, Best: f.Best}
 	e := queue.Entry{ID: job.NewID(), Spec: spec, State: job.Queued, CreatedAt: at, RunnableAt: at, Deadline: spec.Deadline, RequeuedFrom: l.ID}
 	if a.Spec == nil || a.Spec.Instructions == l.Spec.Instructions {

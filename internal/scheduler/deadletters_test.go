@@ -172,7 +172,12 @@ func TestRequeue(t *testing.T) {
 
 	l.failNext(job.Server, at)
 	other := spec("login-2", func(s *job.Spec) { s.Deadline, s.RunnableAt = &ahead, &ahead })
-	third := l.get(l.requeue(at.Add(time.Hour), scheduler.Again{Letter: l.get(e.ID), Spec: &other})[0].ID)
+	letter = l.get(e.ID)
+	letter.Spec.Flow.Oversight = &job.Oversight{Mode: job.Supervised}
+	third := l.get(l.requeue(at.Add(time.Hour), scheduler.Again{Letter: letter, Spec: &other})[0].ID)
+	if o := third.Spec.Flow.Oversight; o == nil || o.Mode != job.Supervised {
+		t.Errorf("the changed job has lost its oversight: %+v", third.Spec.Flow)
+	}
 	if third.Spec.Name != "login-2" || third.Deadline == nil || !third.RunnableAt.Equal(ahead) || third.Session != "" || third.Feedback != "" {
 		t.Errorf("the changed job is %+v", third)
 	}
