@@ -228,6 +228,8 @@ func (s *Spec) validateAsk(bad func(string, string, ...any)) {
 	switch {
 	case s.Type.Command():
 		bad("ask", "is not for a job of type %s, whose script runs as it is written and asks nobody; say in allow_commands what it may run", s.Type)
+	case s.Worker == ShellWorker:
+		bad("ask", "is not for the worker shell, which runs its script as it is written and asks nobody; say in allow_commands what it may run")
 	case s.Type == LLM:
 		bad("ask", "is not for a job of type LLM, which has no tools and so nothing to ask; leave it out")
 	case s.Type == External:

@@ -1,5 +1,7 @@
 package job
 
+import "slices"
+
 // WorkerSettings is what the configuration says about one kind of worker.
 // The zero value means: find the program on PATH and use the user's own login.
 type WorkerSettings struct {
@@ -23,10 +25,30 @@ type WorkerSettings struct {
 	// Models that runs which a sandbox holds may ask besides that of their job, such as `claude-haiku-*`; `*` stands for any
 	// text.
 	Models []string `json:"models,omitempty" otherwise:"any"`
+	// Agents that the one of a job may hand parts of its work to, by name, for `claude` and `opencode`. What they use is the job's.
+	Subagents map[string]Subagent `json:"subagents,omitempty" keys:"match:\"^[a-z][a-z0-9-]{0,63}$\" is:\"a name\" want:\"1 to 64 of a-z and, not first, 0-9 -, such as reviewer\""`
 	// Names of variables that are passed on to every job of this kind.
 	Env []string `json:"env,omitempty" form:"variable"`
 	// Jobs that run at once on this kind.
 	MaxConcurrent int `json:"max_concurrent,omitempty" min:"1" want:"1 or more; leave it out for no bound of its own" otherwise:"no bound"`
+}
+
+// Subagent is an agent for one kind of task.
+type Subagent struct {
+	// The kind of task, for the agent that is to choose: `runs the tests and says what fails`.
+	When string `json:"when" need:"for which kind of task it is, such as 'finds where something is defined'"`
+	// What it is told before the task.
+	Instructions string `json:"instructions,omitempty"`
+	// What it may do, of what the job may.
+	Capabilities []Capability `json:"capabilities,omitempty" otherwise:"what the job may"`
+}
+
+// Allowed returns what a subagent may do of what its job may.
+func (a *Subagent) Allowed(of []Capability) []Capability {
+	if a.Capabilities == nil {
+		return of
+	}
+	return slices.DeleteFunc(slices.Clone(of), func(c Capability) bool { return !slices.Contains(a.Capabilities, c) })
 }
 
 // ModelKey is where a key for models is found: exactly one of its fields.

@@ -90,6 +90,9 @@ func (v *validator) worker(path string, kind job.WorkerKind, w job.WorkerSetting
 	} else {
 		v.program(path+".command[0]", w.Command)
 	}
+	if len(w.Subagents) > 0 && slices.Contains([]string{"codex", "acp", "shell", "exec"}, adapter) {
+		v.Failf(path+".subagents", "has no use with the adapter %s, whose program is not told of subagents; claude and opencode are", adapter)
+	}
 	v.endpoint(path, w)
 	for i, k := range w.Keys {
 		v.oneSource(fmt.Sprintf("%s.keys[%d]", path, i), k.File, k.Command, k.Env)

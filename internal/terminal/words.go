@@ -9,7 +9,11 @@ import (
 
 // EventLine returns an event as one line of a log, with its local time.
 func EventLine(e *job.Event) string {
-	line := e.Time.Local().Format(time.TimeOnly) + "  " + string(e.Kind)
+	nested := ""
+	if e.Parent != "" { // of a subagent
+		nested = "  "
+	}
+	line := e.Time.Local().Format(time.TimeOnly) + "  " + nested + string(e.Kind)
 	text := eventText(e)
 	switch e.Kind {
 	case job.EventState:

@@ -67,6 +67,9 @@ func (a Adapter) Start(t *worker.Task) (worker.Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if g.agents, err = subagents(t); err != nil {
+		return nil, err
+	}
 	h, err := prepareHome(t, g)
 	if err != nil {
 		return nil, err
@@ -129,6 +132,9 @@ func arguments(t *worker.Task, g grant, h home, resume string) []string {
 	}
 	if h.system != "" {
 		args = append(args, "--append-system-prompt-file="+h.system)
+	}
+	if g.agents != "" {
+		args = append(args, "--agents="+g.agents)
 	}
 	if len(t.Output) > 0 {
 		args = append(args, "--json-schema="+string(t.Output))

@@ -1,6 +1,9 @@
 package claude
 
 import (
+	"cmp"
+	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/agentsched/agentsched/job"
@@ -12,6 +15,8 @@ type grant struct {
 	tools []string // those that exist at all for the model
 	allow []string // permission rules; what none of them allows is asked about
 	ask   []string // rules for what the program would allow by itself
+	// agents are the subagents, as JSON; "": there are none.
+	agents string
 }
 
 var (
@@ -72,7 +77,45 @@ func grantOf(t *worker.Task) (grant, error) {
 	if t.Tools != nil {
 		g.allow = append(g.allow, "mcp__"+t.Tools.Name)
 	}
+	if len(t.Settings.Subagents) > 0 {
+		g.tools = append(g.tools, starter)
+		g.allow = append(g.allow, starter)
+	}
 	return g, nil
+}
+
+// starter is the tool that starts a subagent.
+const starter = "Task"
+
+// subagent is one in the program's own terms.
+type subagent struct {
+	Description string   `json:"description"`
+	Prompt      string   `json:"prompt"`
+	Tools       []string `json:"tools"`
+}
+
+// subagents returns those of the settings as JSON, "" if there are none. None has more tools than the job, and what these may do is
+// decided as for the job itself.
+func subagents(t *worker.Task) (string, error) {
+	if len(t.Settings.Subagents) == 0 {
+		return "", nil
+	}
+	all := map[string]subagent{}
+	for name, a := range t.Settings.Subagents {
+		its := *t
+		its.Capabilities, its.Settings.Subagents = a.Allowed(t.Capabilities), nil
+		its.Asked = t.Asked && a.Capabilities == nil // else it would be given tools only to be asked about
+		g, err := grantOf(&its)
+		if err != nil {
+			return "", err
+		}
+		all[name] = subagent{Description: a.When, Prompt: cmp.Or(a.Instructions, a.When), Tools: append([]string{}, g.tools...)}
+	}
+	text, err := json.Marshal(all)
+	if err == nil && len(text) > maxArgument {
+		err = &worker.Failure{Class: job.Config, Message: fmt.Sprintf("subagents of %d bytes: claude takes at most %d", len(text), maxArgument), Hint: "shorten their instructions in workers.*.subagents"}
+	}
+	return string(text), err
 }
 
 // rules returns the permission rules of a command pattern: "go test *" stands

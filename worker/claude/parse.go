@@ -57,6 +57,7 @@ type line struct {
 	SessionID string  `json:"session_id"`
 	UUID      string  `json:"uuid"`
 	Version   string  `json:"claude_code_version"` // system/init
+	Parent    string  `json:"parent_tool_use_id"`  // of what a subagent says or does: the call that started it
 	Replay    bool    `json:"isReplay"`            // of a user frame: it is one that the program was told
 	Message   message `json:"message"`
 	Error     string  `json:"error"` // of an assistant message or a retry
@@ -108,13 +109,15 @@ type block struct {
 }
 
 type input struct {
-	Command  string `json:"command"`
-	Path     string `json:"file_path"`
-	Notebook string `json:"notebook_path"`
-	Folder   string `json:"path"`
-	Pattern  string `json:"pattern"`
-	URL      string `json:"url"`
-	Query    string `json:"query"`
+	Command     string `json:"command"`
+	Path        string `json:"file_path"`
+	Notebook    string `json:"notebook_path"`
+	Folder      string `json:"path"`
+	Pattern     string `json:"pattern"`
+	URL         string `json:"url"`
+	Query       string `json:"query"`
+	Agent       string `json:"subagent_type"` // that is started
+	Description string `json:"description"`
 }
 
 type denial struct {
@@ -147,13 +150,13 @@ func (s *session) parse(raw []byte) []job.Event {
 	case "system":
 		return s.system(l)
 	case "assistant":
-		return s.assistant(l)
+		return nested(s.assistant(l), l.Parent)
 	case "user":
 		if l.Replay {
 			s.replayed(l.UUID)
 			return nil
 		}
-		return s.results(l)
+		return nested(s.results(l), l.Parent)
 	case "control_request":
 		s.controlled(l)
 	case "control_cancel_request":
@@ -171,6 +174,14 @@ func (s *session) parse(raw []byte) []job.Event {
 		return s.result(l)
 	}
 	return nil
+}
+
+// nested says of events that they are a subagent's; "" says that they are not.
+func nested(events []job.Event, call string) []job.Event {
+	for i := range events {
+		events[i].Parent = call
+	}
+	return events
 }
 
 func (s *session) system(l line) []job.Event {
@@ -213,7 +224,7 @@ func (s *session) assistant(l line) []job.Event {
 			kind := job.EventText
 			if l.Error != "" {
 				kind = job.EventError
-			} else {
+			} else if l.Parent == "" {
 				s.answer, _ = job.Cut(b.Text, job.MaxEventText)
 			}
 			events = append(events, agentcli.WithText(job.Event{Kind: kind}, b.Text))
@@ -234,6 +245,9 @@ func (s *session) call(b block) []job.Event {
 		return nil // told when it is done
 	default:
 		what := b.Input.Path + b.Input.Pattern + b.Input.URL + b.Input.Query
+		if b.Input.Agent != "" {
+			what = b.Input.Agent + ": " + b.Input.Description
+		}
 		return []job.Event{agentcli.WithText(job.Event{Kind: job.EventTool, CallID: b.ID, Tool: c.name}, what)}
 	}
 }

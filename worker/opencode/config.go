@@ -2,6 +2,7 @@ package opencode
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"maps"
 	"os"
@@ -28,16 +29,19 @@ var takenOver = []string{"provider", "model", "small_model", "disabled_providers
 // that hold keys, and sets model. users is the user's own configuration folder.
 func configure(t *worker.Task, users, dataDir string, model *string) (config map[string]any, secrets []string, err error) {
 	granted := permissions(t, dataDir)
+	agents := map[string]any{}
+	for name, a := range t.Settings.Subagents {
+		agents[name] = map[string]any{"mode": "subagent", "description": a.When, "prompt": cmp.Or(a.Instructions, a.When), "permission": narrowed(granted, a.Allowed(t.Capabilities), t)}
+	}
+	agents[agentName] = map[string]any{"mode": "primary", "description": "works on one job of the scheduler", "permission": granted}
+	agents["explore"] = map[string]any{"permission": explorer(granted)}
 	config = map[string]any{
 		"autoupdate": false, "share": "disabled",
 		"snapshot":     false,                                         // what changed is read from git
 		"experimental": map[string]any{"continue_loop_on_deny": true}, // a refusal is for one call, and no end
 		// The program's own agents have rules of their own, which these come after; those of an agent come last.
 		"permission": granted,
-		"agent": map[string]any{
-			agentName: map[string]any{"mode": "primary", "description": "works on one job of the scheduler", "permission": granted},
-			"explore": map[string]any{"permission": explorer(granted)},
-		},
+		"agent":      agents,
 	}
 	if t.Tools != nil {
 		config["mcp"] = map[string]any{t.Tools.Name: map[string]any{

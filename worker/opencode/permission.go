@@ -3,6 +3,7 @@ package opencode
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -65,8 +66,10 @@ func permissions(t *worker.Task, dataDir string) rules {
 	if t.Can(job.CanRead) {
 		r = append(r,
 			rule{"read", rules{{"*", allow}, {"*.env", ask}, {"*.env.*", ask}, {"*.env.example", allow}}}, // as the program itself has it
-			rule{"glob", allow}, rule{"grep", allow}, rule{"list", allow}, rule{"todowrite", allow}, rule{"todoread", allow},
-			rule{"task", rules{{"*", ask}, {"explore", allow}, {"general", allow}}}) // they may do no more than the job
+			rule{"glob", allow}, rule{"grep", allow}, rule{"list", allow}, rule{"todowrite", allow}, rule{"todoread", allow})
+	}
+	if t.Can(job.CanRead) || len(t.Settings.Subagents) > 0 {
+		r = append(r, rule{"task", starts(t)})
 	}
 	if t.Can(job.CanEdit) {
 		r = append(r, rule{"edit", allow})
@@ -89,6 +92,56 @@ func permissions(t *worker.Task, dataDir string) rules {
 // explorer are the rules of the subagent that only looks: it must not change what it looks at.
 func explorer(r rules) rules {
 	return append(slices.Clone(r), rule{"edit", deny}, rule{"task", deny}, rule{"todowrite", deny})
+}
+
+// starts are the rules about which subagents may be started: none may do more than the job.
+func starts(t *worker.Task) rules {
+	r := rules{{"*", ask}}
+	if t.Can(job.CanRead) {
+		r = append(r, rule{"explore", allow}, rule{"general", allow})
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Settings.Subagents)) {
+		r = append(r, rule{name, allow})
+	}
+	return r
+}
+
+// narrowed are the rules of a subagent that may do less than the job of t: what it lacks is denied, since what the program asks about
+// is answered by what the job may.
+func narrowed(r rules, can []job.Capability, t *worker.Task) rules {
+	r = append(slices.Clone(r), rule{"task", deny})
+	its := *t
+	its.Capabilities = can
+	for _, of := range []struct {
+		needs job.Capability
+		tools []string
+	}{
+		{job.CanRead, []string{"read", "glob", "grep", "list", "todowrite", "todoread"}},
+		{job.CanEdit, []string{"edit"}},
+		{job.CanUseNetwork, []string{"webfetch", "websearch", "codesearch"}},
+	} {
+		if t.Can(of.needs) && !its.Can(of.needs) {
+			for _, tool := range of.tools {
+				r = append(r, rule{tool, deny})
+			}
+		}
+	}
+	all, anyOfAll := t.CommandPatterns()
+	patterns, anyCommand := its.CommandPatterns()
+	switch {
+	case anyOfAll == anyCommand && len(all) == len(patterns):
+	case len(patterns) == 0:
+		r = append(r, rule{"bash", deny})
+	default:
+		only := commands(patterns)
+		for i := range only {
+			if only[i].value == ask {
+				only[i].value = deny
+			}
+		}
+		r = append(r, rule{"bash", only})
+	}
+	return r
 }
 
 // commands returns the rules of command patterns: "go test *" stands for `go
