@@ -2,9 +2,11 @@ package server_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -249,6 +251,21 @@ func TestLinkOfWork(t *testing.T) {
 		}
 		if out := w.post(code, "reject", "no"); out.Code != http.StatusConflict || !strings.Contains(out.Body.String(), "It was answered.") {
 			t.Errorf("answered again: %d %s", out.Code, out.Body)
+		}
+	})
+}
+
+// TestBadPattern: what is allowed for good by a pattern that is none is refused with the pattern and what would be right.
+func TestBadPattern(t *testing.T) {
+	inLinks(t, func(w linked) {
+		for pattern, want := range map[string]string{" ": "want a pattern such as 'go test *'", "go test *\nrm *": "is not a pattern in one line"} {
+			_, err := w.sched.Conversations.Answer(w.Context(), fixedID(4), 1, api.AnswerQuestion{Decision: api.Allow, Scope: api.GrantTenant, Pattern: pattern})
+			if !errors.Is(err, queue.ErrIllegalTransition) || !strings.Contains(err.Error(), strconv.Quote(pattern)) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v", pattern, err)
+			}
+		}
+		if q := w.state(); q.State != api.QuestionOpen {
+			t.Errorf("question %+v", q)
 		}
 	})
 }

@@ -180,7 +180,7 @@ func (s *session) result(e worker.Exit) worker.Result {
 	case s.stop == interrupted:
 		return worker.Result{Checkpointed: true, Message: "interrupted"}
 	case s.stop == deniedAndStopped:
-		return worker.Result{Class: job.HumanRejected, Message: "the agent was to stop since it was denied " + cmp.Or(last(s.denied), "something")}
+		return worker.Result{Checkpointed: true, Message: "stopped: it was denied " + cmp.Or(last(s.denied), "something")}
 	}
 	return s.stopped.result()
 }
