@@ -109,6 +109,11 @@ func atSocket(path string, instead func(context.Context) (net.Conn, error)) *Cli
 	}}}
 }
 
+// Over returns a client whose requests are sent by t, which knows the scheduler: a handler of the same process, say.
+func Over(t http.RoundTripper) *Client {
+	return &Client{base: "http://scheduler", http: &http.Client{CheckRedirect: stay, Transport: t}}
+}
+
 // Dial returns a client for the scheduler that listens where the options say. It
 // does not connect yet. A token is not sent in clear text beyond this machine.
 func Dial(o Options) (*Client, error) {

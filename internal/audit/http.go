@@ -45,7 +45,7 @@ func (l *Log) Handler(next http.Handler, who func(context.Context) (name, role, 
 			if d.Who == (api.AuditWho{}) && who != nil {
 				d.Who.Name, d.Who.Role, d.Who.Door = who(r.Context())
 			}
-			l.answered(r.Context(), d, unsafe, failed)
+			l.answered(r.Context(), d, unsafe && !asking.isUnrecorded(), failed)
 		}()
 		next.ServeHTTP(said, r)
 		if said.status == 0 { // it stays 0 of a handler that panics: nothing is answered
@@ -86,6 +86,8 @@ type slot struct {
 	mu      sync.Mutex
 	request Request
 	secret  bool
+	// unrecorded: it is recorded only if it is refused.
+	unrecorded bool
 }
 
 type slotKey struct{}
@@ -100,6 +102,12 @@ func (s *slot) isSecret() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.secret
+}
+
+func (s *slot) isUnrecorded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unrecorded
 }
 
 // WithoutBody keeps the body of the request of this context out of its record,
@@ -119,6 +127,16 @@ func Say(ctx context.Context, id job.ID, is string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.secret, s.request.Job, s.request.Body = true, id, is
+	}
+}
+
+// WithoutRecord keeps the request of this context out of the log unless it is refused: what it changes is recorded
+// elsewhere. It does nothing outside of Handler.
+func WithoutRecord(ctx context.Context) {
+	if s, ok := ctx.Value(slotKey{}).(*slot); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.unrecorded = true
 	}
 }
 

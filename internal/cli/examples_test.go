@@ -104,6 +104,7 @@ var notPlayed = map[string]string{
 	"scheduler install-workers":                                    "it installs the agents' CLIs",
 	"scheduler install-workers codex --dir /opt/agents":            "it installs the agents' CLIs",
 	"scheduler ca init --dir /etc/agentsched/ca --expires 3650d":   "that folder is the host's",
+	"scheduler mcp":                                                "an agent starts it, as TestRealMCP has one do",
 	"scheduler top":                                                "it needs a terminal",
 	"scheduler top --server https://build.example:7433 --every 5s": "that host is an example",
 	"scheduler node --server https://queue.example.com:7433 --token-file node-a.token":              "that host is an example",

@@ -62,7 +62,7 @@ func (m *Main) equip(root *cobra.Command) {
 
 // printsNoData are commands without --json: they print for a person or a shell, or
 // what they print is a file as it is.
-var printsNoData = []string{"top", "node", "diff", "sandbox exec", "help", "completion bash", "completion zsh", "completion fish", "completion powershell"}
+var printsNoData = []string{"top", "mcp", "node", "diff", "sandbox exec", "help", "completion bash", "completion zsh", "completion fish", "completion powershell"}
 
 // printsData reports whether a command has the flag --json.
 func printsData(cmd *cobra.Command) bool {

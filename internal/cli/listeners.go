@@ -22,6 +22,7 @@ import (
 	"github.com/agentsched/agentsched/internal/config"
 	"github.com/agentsched/agentsched/internal/daemon"
 	"github.com/agentsched/agentsched/internal/logging"
+	"github.com/agentsched/agentsched/internal/mcp"
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/server"
 	"github.com/agentsched/agentsched/internal/statedir"
@@ -41,6 +42,7 @@ type listeners struct {
 	unix     *access.Guard
 	tcp      *access.Guard
 	server   *server.Server
+	mcp      *mcp.Handler // of a server that leads
 	// together is what one of several schedulers has besides; nil: this one works alone.
 	together *together
 	// upgrade begins to hand over to another program; nil: this program cannot.
@@ -142,6 +144,7 @@ func (d *listeners) newServer() *server.Server {
 	opt.Bounds = func() queue.Bounds { cfg := e.config(); return bounds(&cfg) }
 	opt.MaxAtOnce = func() int { cfg := e.config(); return cfg.Concurrency.Max }
 	opt.Ready, opt.Reload, opt.Upgrade = e.ready, e.reloadNow, d.upgrade
+	opt.MCP = d.newMCP
 	if e.state.artifacts != nil {
 		opt.FetchArtifact = e.state.fetchFile
 	}
@@ -171,6 +174,18 @@ func (d *listeners) ownOptions() server.Options {
 		opt.Fleet = d.together.fleet
 	}
 	return opt
+}
+
+// newMCP returns what answers /mcp.
+func (d *listeners) newMCP(routes http.Handler, ending func(context.Context) <-chan struct{}) http.Handler {
+	d.mcp = mcp.NewHandler(mcp.HandlerOptions{
+		Options: mcp.Options{Version: d.runs.prog.version}, Routes: routes, Ending: ending,
+		Who: func(ctx context.Context) (name, role string) {
+			p, _ := access.From(ctx)
+			return string(p.Door) + ":" + p.Name, string(p.Role)
+		},
+	})
+	return d.mcp
 }
 
 // answers names whose answer a request brings: at the socket, where its owner may
@@ -210,8 +225,11 @@ func (d *listeners) wrap(next http.Handler) http.Handler {
 		if p, ok := access.From(r.Context()); ok {
 			audit.Name(r.Context(), api.AuditWho{Name: p.Name, Role: string(p.Role), Door: string(p.Door)})
 		}
-		if strings.HasPrefix(r.URL.Path, "/v1/runs") || r.URL.Path == server.AnswerPath {
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/v1/runs"), r.URL.Path == server.AnswerPath:
 			audit.WithoutBody(r.Context()) // values of the caller's variables, or a link's code
+		case r.URL.Path == "/mcp":
+			audit.WithoutRecord(r.Context()) // its tools ask other routes
 		}
 		routed.ServeHTTP(w, r)
 	})
@@ -285,6 +303,7 @@ func (d *listeners) serve(ctx context.Context) error {
 	default:
 	}
 	until := ctx
+	d.mcp = nil
 	d.server = d.newServer()
 	unix, err := d.listening()
 	if err != nil {
@@ -292,6 +311,9 @@ func (d *listeners) serve(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	if d.mcp != nil {
+		defer d.mcp.Close() // when all is answered
+	}
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	answer := func(name string, l net.Listener) {

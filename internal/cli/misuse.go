@@ -17,7 +17,7 @@ var groups = []struct {
 }{
 	{"Jobs", []string{"run", "submit", "ls", "show", "logs", "wait", "cancel", "retry", "diff", "apply", "clean", "dlq"}},
 	{"Workflows", []string{"plan", "checkpoint", "replay", "pipelines", "triggers", "simulate"}},
-	{"People", []string{"attach", "tell", "fork", "interrupt", "takeover", "handback", "answer", "approvals", "approve", "reject", "allow", "grants", "agents", "evaluate", "reputation"}},
+	{"People", []string{"attach", "tell", "fork", "interrupt", "takeover", "handback", "answer", "approvals", "approve", "reject", "allow", "grants", "agents", "evaluate", "reputation", "mcp"}},
 	{"Operations", []string{
 		"serve", "node", "status", "fleet", "nodes", "top", "ui", "pause", "resume", "restart-core", "upgrade", "workers", "tenants", "usage", "grant", "token", "ca", "audit",
 		"crashes", "backup", "recover", "store",

@@ -66,7 +66,8 @@ var schedulers = map[string]string{
 	"client":          "api job",           // a program of another module imports it
 	"internal/ca":     "internal/statedir", // certificates of schedulers
 	"internal/access": "api client internal/proc internal/statedir",
-	"internal/fleet":  "api client internal/access", // joins the doors of several schedulers: access knows nothing of others, and server nothing of how a request reaches them
+	"internal/fleet":  "api client internal/access",       // joins the doors of several schedulers: access knows nothing of others, and server nothing of how a request reaches them
+	"internal/mcp":    "api client job internal/terminal", // what agents of people use by MCP: it asks the API by its client alone, over stdio as over HTTP; terminal: texts of runs, cleaned
 	// terminal: what agents wrote is shown without what a terminal or browser would obey
 	"internal/server": "api job queue internal/terminal queue/sched policy workflow workflow/durable workflow/pipeline internal/daemon internal/eval ipc internal/isolation internal/node internal/parcel internal/scheduler internal/statedir",
 	"internal/daemon": "client internal/proc", // client: both ends reach a long socket path in the same way

@@ -229,6 +229,7 @@ func (w *fixed) exchanges() []exchange {
 	run := `{"source":"run.yaml","digest":"d","jobs":[` + command + `]}`
 	return append(parcelExchanges(), []exchange{
 		get("/healthz"), get("/readyz"), get("/openapi.json"), get("/"), get("/assets/app.js"), get("/login"), get("/answer?code=none"), post("/answer", `{"code":"none"}`), get("/metrics"), get("/v1/me"),
+		get("/mcp"), post("/mcp", `{"jsonrpc":"2.0","id":1,"method":"ping"}`), {request: "DELETE /mcp"},
 		get("/v1/jobs"), get("/v1/jobs?limit=2&newest=true&status=pending"), get("/v1/jobs?state=none&q="),
 		get(one), get("/v1/jobs/review"), get("/v1/jobs/deploy"), get("/v1/jobs/none"),
 		get(one + "/events"), get(one + "/events?after=2&limit=1"), get(one + "/events?last=1"), get(one + "/steps"), get(one + "/attempts/1/artifacts/patch"), get(one + "/attempts/1/artifacts/stdout"),

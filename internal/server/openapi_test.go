@@ -145,7 +145,7 @@ func TestAnswers(t *testing.T) {
 	fill := strings.NewReplacer("/v1/dead-letters/{job}", "/v1/dead-letters/"+string(letters.Jobs[0].ID), "/v1/nodes/{name}", "/v1/nodes/a", "{ref}", string(d.last), "{job}", string(d.last), "{attempt}", "1", "{name}", "patch", "{batch}", graph.Workflows[0].Batch, "{path}", "app.js", "{digest}", d.parcel()).Replace
 	queries := map[string]string{"/v1/reputations/history": "?subject=t&kind=tenant", "/v1/reputations/similar": "?subject=t&kind=tenant", "/v1/usage": "?by=tenant&by=day", "/v1/credits/history": "?tenant=t", "/v1/parcels": "?repository=" + parcelRepository}
 	for path, ops := range d.document().Paths {
-		if _, ok := ops["get"]; !ok || strings.HasSuffix(path, "/stream") || strings.Contains(path, "{pipeline}") || path == "/v1/node" || path == "/answer" {
+		if _, ok := ops["get"]; !ok || strings.HasSuffix(path, "/stream") || strings.Contains(path, "{pipeline}") || path == "/v1/node" || path == "/answer" || path == "/mcp" {
 			continue
 		}
 		resp, err := d.http.Get("http://scheduler" + fill(path) + queries[path])

@@ -81,6 +81,10 @@ type Options struct {
 	// and what the answer is, as JSON. nil: nobody is told.
 	LinkUsed func(r *http.Request, id job.ID, by, is string)
 
+	// MCP returns what answers /mcp, of whom needs the role read. It asks routes for what it does, each as the client
+	// whose request it answers; ending returns what is closed when the Serve that a request came through is to end.
+	MCP func(routes http.Handler, ending func(context.Context) <-chan struct{}) http.Handler
+
 	// Authorize decides whether a request may do what needs a role: read, submit or
 	// operate. It is called for each request of a route that is not public, before
 	// the body is read. An error that has a method Problem() api.Problem, and

@@ -54,6 +54,7 @@ func newServer(opt Options, by *standby) *Server {
 		accounts{opt.Store, opt.Sched.Wake, opt.Principal},
 		control{opt.Sched, opt.Reload, opt.Upgrade, opt.NewUILink},
 		rpc{s.queue, opt.Sched.Wake, opt.Log, opt.MaxBody},
+		agentProtocol{s.mcp()},
 		host{opt.Triggers, readiness(opt, by), by != nil, s.document, opt.Me, opt.Login, opt.Metrics, opt.Node},
 		nodes{opt.Sched, opt.Nodes, opt.Who},
 		members{opt.Sched, opt.Self, opt.Fleet},
@@ -79,6 +80,15 @@ func (s *Server) Handler() http.Handler {
 		h = s.opt.Wrap(h)
 	}
 	return h
+}
+
+// mcp returns Options.MCP's handler; nil without one.
+func (s *Server) mcp() http.Handler {
+	if s.opt.MCP == nil {
+		return nil
+	}
+	routes := sync.OnceValue(s.Handler)
+	return s.opt.MCP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { routes().ServeHTTP(w, r) }), ending)
 }
 
 // forget has what is kept computed anew: the client of a request that has changed
