@@ -62,6 +62,8 @@ func bodies() map[string]string {
 		"stop-run":             `{}`,
 		"close-run":            `{}`,
 		"use-link":             `code=none`,
+		"send-mcp":             `{"jsonrpc":"2.0","id":1,"method":"ping"}`,
+		"end-mcp":              `{}`,
 		"call":                 `{"jsonrpc":"2.0","id":1,"method":"kernel.sched.none"}`,
 	}
 }
