@@ -34,6 +34,7 @@ type PermitRequest struct {
 	Choice  job.Choice `json:"choice"`  // the worker and the model that the attempt is to run with
 	// Workspace is locked, where its isolation asks for it, from the permit on.
 	Workspace job.Workspace `json:"workspace"`
+	Folder    job.ID        `json:"folder,omitempty"` // the job whose workspace that is; absent: its own
 	// Limits are the job's own. MaxAttempts, RetryBudget, MaxCostUSD and MaxTokens are
 	// checked against what earlier attempts used; the rest bounds this attempt.
 	Limits    job.Limits   `json:"limits"`

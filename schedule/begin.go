@@ -32,7 +32,7 @@ func (fs *flights) request(at time.Time, f *flight) {
 	limits.MaxAttempts = e.MaxAttempts()
 	fs.do(f, Work{Call: AskPermit{Run: f.run, Request: ipc.PermitRequest{
 		Job: e.ID, Tenant: e.Spec.Tenant, Attempt: f.run.Attempt, Counted: e.Counted, Choice: f.run.Choice,
-		Workspace: e.Spec.Workspace, Limits: limits, Deadline: e.Deadline, Now: wall(at), Spent: e.Spent, SpentTime: e.SpentTime,
+		Workspace: e.Spec.Workspace, Folder: e.Folder, Limits: limits, Deadline: e.Deadline, Now: wall(at), Spent: e.Spent, SpentTime: e.SpentTime,
 		Class: e.Spec.Class, Smaller: smaller, Degraded: f.run.Index > e.Choice, Elsewhere: f.knows,
 	}}})
 }

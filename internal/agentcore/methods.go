@@ -131,7 +131,7 @@ func (c *Core) requestPermit(_ context.Context, r ipc.PermitRequest) (ipc.Permit
 		Deadline: r.Deadline, Spent: r.Spent, Time: r.SpentTime.Std(),
 		Ceded: permit.Budget{Tokens: r.Ceded.Tokens, CostUSD: r.Ceded.CostUSD},
 		Class: r.Class, Smaller: r.Smaller, Degraded: r.Degraded, Elsewhere: held,
-		Reserve: func() (func(), error) { return c.reserve(s, r.Job, r.Workspace) },
+		Reserve: func() (func(), error) { return c.reserve(s, cmp.Or(r.Folder, r.Job), r.Workspace) },
 	})
 	var rejection *permit.Rejection
 	switch {
@@ -171,7 +171,7 @@ func (c *Core) grant(r permit.Request) (*permit.Permit, error) {
 // workspaceRetry is how soon to ask again for a workspace that is taken.
 const workspaceRetry = 500 * time.Millisecond
 
-// reserve takes the lock on the run's workspace.
+// reserve takes the lock on the run's workspace, which is that of the job id.
 func (c *Core) reserve(s *session, id job.ID, w job.Workspace) (func(), error) {
 	if w.Isolation == job.Copy {
 		// A copy takes the lock only while it is made, in the run. Asking now lets

@@ -200,6 +200,9 @@ func (a *attached) look(ctx context.Context) error {
 	}
 	mark := terminal.TalkMark(&j.Job)
 	a.job = j
+	if next := j.Job.ContinuedAs; next != "" {
+		a.next = next
+	}
 	rare := a.looks%rareLook == 0
 	if a.looks++; a.mark != mark || rare {
 		a.fresh = max(a.fresh, 1)

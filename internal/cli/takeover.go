@@ -100,9 +100,12 @@ func (t *takeover) above(ctx context.Context, ref string) error {
 		if err := t.local.outside(ctx, dir); err != nil {
 			return err
 		}
-		j, err := p.Job(ctx, ref)
+		j, err := goesOn(ctx, p, ref)
 		if err != nil {
 			return meant(ctx, p, ref, err)
+		}
+		if j.Job.Continues != "" { // ref may name an earlier one
+			ref = string(j.Job.ID)
 		}
 		if node := nodeOf(&j); node != "" && p.offline != nil {
 			return usage(fmt.Errorf("job %s works on node %s, where its folder is", j.Job.Spec.Name, node),
@@ -125,6 +128,15 @@ func (t *takeover) above(ctx context.Context, ref string) error {
 		fmt.Fprintf(t.con.stderr, "job %s is in your hands: `scheduler takeover %s` opens it again, `scheduler handback %s` lets its agent go on\n", ref, ref, ref)
 	}
 	return err
+}
+
+// goesOn returns the job that ref names, or the latest that goes on from it: that works in its folder.
+func goesOn(ctx context.Context, p *peer, ref string) (api.JobDetail, error) {
+	j, err := p.Job(ctx, ref)
+	for err == nil && j.Job.ContinuedAs != "" {
+		j, err = p.Job(ctx, string(j.Job.ContinuedAs))
+	}
+	return j, err
 }
 
 // nodeOf returns the node on which the folder of a job is; "" is the scheduler's own host.
@@ -213,7 +225,7 @@ func (t *takeover) below(ctx context.Context, ref string) error {
 	var c *confinedJob
 	var p agentcore.Person
 	err := t.at.do(func(peer *peer) error {
-		j, err := peer.Job(ctx, ref)
+		j, err := goesOn(ctx, peer, ref)
 		if err != nil {
 			return err
 		}

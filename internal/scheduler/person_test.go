@@ -266,7 +266,9 @@ func TestTakeoverRefused(t *testing.T) {
 	t.Run("it has not begun", func(t *testing.T) {
 		h := &hands{}
 		inBubble(t, h, func(t *testing.T, path string) {
-			h.id = h.submit(task("later", 0, func(s *job.Spec) { s.Type, s.Worker, s.RunnableAt = job.WorkerTask, "codex", new(stamp().Add(time.Hour)) }))[0]
+			h.id = h.submit(task("later", 0, func(s *job.Spec) {
+				s.Type, s.Worker, s.RunnableAt = job.WorkerTask, "codex", new(stamp().Add(time.Hour))
+			}))[0]
 			_, err := h.take("ann")
 			h.refused("a job that waits for its first attempt", err, "no session yet")
 		})
