@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 The suite asks for what the versions that are offered have.
+
 package mcp
 
 import (

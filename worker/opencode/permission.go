@@ -126,6 +126,9 @@ func narrowed(r rules, can []job.Capability, t *worker.Task) rules {
 			}
 		}
 	}
+	if t.Tools != nil && !its.Can(job.CanUseScheduler) {
+		r = append(r, rule{t.Tools.Name + "_*", deny})
+	}
 	all, anyOfAll := t.CommandPatterns()
 	patterns, anyCommand := its.CommandPatterns()
 	switch {

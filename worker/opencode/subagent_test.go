@@ -11,8 +11,8 @@ import (
 
 // TestSubagents checks that what a subagent lacks of what the job may is denied, and not asked about: the job would be allowed.
 func TestSubagents(t *testing.T) {
-	all := []job.Capability{job.CanRead, job.CanEdit, job.CanRunCommands, job.CanRunTests}
-	tk := &worker.Task{Capabilities: all, Settings: job.WorkerSettings{Subagents: map[string]job.Subagent{"finder": {When: "finds things"}}}}
+	all := []job.Capability{job.CanRead, job.CanEdit, job.CanRunCommands, job.CanRunTests, job.CanUseScheduler}
+	tk := &worker.Task{Capabilities: all, Tools: &worker.ToolServer{Name: "scheduler"}, Settings: job.WorkerSettings{Subagents: map[string]job.Subagent{"finder": {When: "finds things"}}}}
 	granted := permissions(tk, "/d")
 	if text := asJSON(t, granted); !strings.Contains(text, `"task":{"*":"ask","explore":"allow","general":"allow","finder":"allow"}`) {
 		t.Errorf("the job's rules are %s", text)
@@ -21,10 +21,10 @@ func TestSubagents(t *testing.T) {
 		can        []job.Capability
 		has, lacks []string
 	}{
-		"all":    {nil, []string{`"task":"deny"`}, []string{`"edit":"deny"`, `"bash":"deny"`, `"read":"deny"`}},
+		"all":    {nil, []string{`"task":"deny"`}, []string{`"edit":"deny"`, `"bash":"deny"`, `"read":"deny"`, `"scheduler_*":"deny"`}},
 		"more":   {[]job.Capability{job.CanRead, job.CanUseNetwork}, []string{`"edit":"deny"`, `"bash":"deny"`}, []string{`"webfetch":"allow"`, `"read":"deny"`}},
 		"tests":  {[]job.Capability{job.CanRunTests}, []string{`"read":"deny"`, `"bash":{"*":"deny"`}, []string{`"bash":"deny"`}},
-		"none":   {[]job.Capability{}, []string{`"read":"deny"`, `"edit":"deny"`, `"bash":"deny"`}, nil},
+		"none":   {[]job.Capability{}, []string{`"read":"deny"`, `"edit":"deny"`, `"bash":"deny"`, `"scheduler_*":"deny"`}, nil},
 		"writes": {[]job.Capability{job.CanEdit}, []string{`"read":"deny"`, `"bash":"deny"`}, []string{`"edit":"deny"`}},
 	} {
 		a := job.Subagent{Capabilities: c.can}
