@@ -37,6 +37,9 @@ case $task in
 *poster.txt*)
 	printf 'Spring market\nNew: bagels\n' > poster.txt
 	answer 'The poster is in poster.txt.' ;;
+*cake.txt*almonds*)
+	sed 's/walnuts/almonds/' cake.txt > new.txt && mv new.txt cake.txt
+	answer 'It has almonds now.' ;;
 *cake.txt*)
 	echo '{"type":"hello","protocol":1,"converses":["messages","questions"]}'
 	ask price 'What does the cake cost?'
