@@ -91,6 +91,17 @@ func (t *Task) CommandPatterns() (patterns []string, any bool) {
 	return patterns, t.Can(job.CanRunCommands) && len(t.AllowCommands) == 0
 }
 
+// Of returns what the task grants to a subagent: no more than to the job itself. One with capabilities of its own may run the
+// job's AllowCommands only with CanRunCommands.
+func (t *Task) Of(a *job.Subagent) *Task {
+	its := *t
+	its.Capabilities, its.Settings.Subagents = a.Allowed(t.Capabilities), nil
+	if a.Capabilities != nil && !slices.Contains(a.Capabilities, job.CanRunCommands) {
+		its.AllowCommands = nil
+	}
+	return &its
+}
+
 // RetryAfter is when a provider asked to be left alone until: a moment, or a
 // time from the end of the run.
 type RetryAfter struct {

@@ -84,7 +84,7 @@ func grantOf(t *worker.Task) (grant, error) {
 	return g, nil
 }
 
-// starter is the tool that starts a subagent.
+// starter is the tool that starts a subagent. The model knows it as Agent.
 const starter = "Task"
 
 // subagent is one in the program's own terms.
@@ -102,10 +102,9 @@ func subagents(t *worker.Task) (string, error) {
 	}
 	all := map[string]subagent{}
 	for name, a := range t.Settings.Subagents {
-		its := *t
-		its.Capabilities, its.Settings.Subagents = a.Allowed(t.Capabilities), nil
+		its := t.Of(&a)
 		its.Asked = t.Asked && a.Capabilities == nil // else it would be given tools only to be asked about
-		g, err := grantOf(&its)
+		g, err := grantOf(its)
 		if err != nil {
 			return "", err
 		}

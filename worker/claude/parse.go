@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"strconv"
@@ -17,19 +18,19 @@ type session struct {
 	agentcli.Run
 	talk
 
-	dir       string // the workspace
-	calls     map[string]call
-	id        string    // the program's own of the session
-	messageID string    // of the last message counted
-	turns     job.Usage // of the turns that have ended
-	told      job.Usage
-	answer    string
-	apiKind   string // what the program calls the last failure, e.g. "rate_limit"
-	resetAt   time.Time
-	end       *line           // the last result
-	cost      *float64        // of the run in US dollars; nil until the program has said it
-	denied    []string        // calls, as denied names them
-	named     map[string]bool // ids of calls that are in denied, or never will be
+	dir     string // the workspace
+	calls   map[string]call
+	id      string            // the program's own of the session
+	counted map[string]string // the last message counted of each subagent at work, by its call; "" is the agent itself
+	turns   job.Usage         // of the turns that have ended
+	told    job.Usage
+	answer  string
+	apiKind string // what the program calls the last failure, e.g. "rate_limit"
+	resetAt time.Time
+	end     *line           // the last result
+	cost    *float64        // of the run in US dollars; nil until the program has said it
+	denied  []string        // calls, as denied names them
+	named   map[string]bool // ids of calls that are in denied, or never will be
 }
 
 // call is a tool call under way.
@@ -38,7 +39,7 @@ type call struct{ name, command, path string }
 func newSession(t *worker.Task, h home) *session {
 	return &session{
 		Run: agentcli.NewRun(t, "session", h.hasSession), talk: talk{asked: map[string]asked{}},
-		dir: t.Dir, calls: map[string]call{}, named: map[string]bool{},
+		dir: t.Dir, calls: map[string]call{}, counted: map[string]string{}, named: map[string]bool{},
 	}
 }
 
@@ -176,10 +177,10 @@ func (s *session) parse(raw []byte) []job.Event {
 	return nil
 }
 
-// nested says of events that they are a subagent's; "" says that they are not.
+// nested says of events of nobody yet that they are a subagent's; "" says that they are not.
 func nested(events []job.Event, call string) []job.Event {
 	for i := range events {
-		events[i].Parent = call
+		events[i].Parent = cmp.Or(events[i].Parent, call)
 	}
 	return events
 }
@@ -209,8 +210,8 @@ func (s *session) assistant(l line) []job.Event {
 	if l.Error != "" {
 		s.apiKind = l.Error
 	}
-	if !synthetic && l.Message.ID != s.messageID {
-		s.messageID = l.Message.ID
+	if !synthetic && l.Message.ID != s.counted[l.Parent] {
+		s.counted[l.Parent] = l.Message.ID
 		s.apiKind = ""
 		events = append(events, job.Event{Kind: job.EventStep})
 		if u := l.Message.Usage.usage(); u.InputTokens > 0 {
@@ -261,6 +262,7 @@ func (s *session) results(l line) []job.Event {
 			continue
 		}
 		delete(s.calls, b.CallID)
+		delete(s.counted, b.CallID)
 		text := texts(b.Content)
 		switch {
 		case c.name == "Bash":
@@ -269,6 +271,10 @@ func (s *session) results(l line) []job.Event {
 		case b.IsError:
 			code := 1
 			events = append(events, agentcli.WithText(job.Event{Kind: job.EventTool, CallID: b.CallID, Tool: c.name, Path: s.Relative(c.path), ExitCode: &code}, text))
+		case c.name == "Agent" || c.name == starter: // what a subagent says last is here alone; what follows is the program's
+			if said := blocks(b.Content); len(said) > 0 {
+				events = append(events, agentcli.WithText(job.Event{Kind: job.EventText, Parent: b.CallID}, said[0].Text))
+			}
 		case c.path != "" && (c.name == "Edit" || c.name == "Write" || c.name == "NotebookEdit"):
 			change := "modified"
 			if strings.HasPrefix(text, "File created") {

@@ -12,7 +12,7 @@ import (
 
 // TestSubagents: the program is told of subagents as JSON, and none has a tool that the job has not.
 func TestSubagents(t *testing.T) {
-	tk := &worker.Task{Capabilities: []job.Capability{job.CanRead, job.CanRunCommands}, Settings: job.WorkerSettings{Subagents: map[string]job.Subagent{
+	tk := &worker.Task{Capabilities: []job.Capability{job.CanRead, job.CanRunCommands}, AllowCommands: []string{"cat *"}, Settings: job.WorkerSettings{Subagents: map[string]job.Subagent{
 		"finder":   {When: "finds things", Instructions: "Look.", Capabilities: []job.Capability{job.CanRead, job.CanEdit, job.CanUseNetwork}},
 		"reviewer": {When: "reviews -- \"all\""}, "thinker": {When: "thinks", Capabilities: []job.Capability{}},
 	}}}
@@ -47,6 +47,7 @@ func TestSubagentsAreNested(t *testing.T) {
 		out(`{"type":"assistant","message":{"id":"1","content":[{"type":"text","text":"I ask."},{"type":"tool_use","id":"c","name":"Agent","input":{"description":"review it","subagent_type":"reviewer"}}]},"parent_tool_use_id":null}`),
 		out(`{"type":"assistant","message":{"id":"2","content":[{"type":"text","text":"I look."},{"type":"tool_use","id":"d","name":"Bash","input":{"command":"ls"}}]},"parent_tool_use_id":"c"}`),
 		out(`{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"d","content":"a"}]},"parent_tool_use_id":"c"}`),
+		out(`{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"c","content":[{"type":"text","text":"It is fine."},{"type":"text","text":"agentId: 1"}]}]},"parent_tool_use_id":null}`),
 	)) {
 		events = append(events, a.Event)
 	}
@@ -56,10 +57,24 @@ func TestSubagentsAreNested(t *testing.T) {
 			said += e.Parent + ">" + string(e.Kind) + " " + e.Tool + e.Command + e.Text + "|"
 		}
 	}
-	if want := ">text I ask.|>tool Agentreviewer: review it|c>text I look.|c>command ls|c>command lsa|"; said != want {
+	if want := ">text I ask.|>tool Agentreviewer: review it|c>text I look.|c>command ls|c>command lsa|c>text It is fine.|"; said != want {
 		t.Errorf("%s, want %s", said, want)
 	}
 	if s.answer != "I ask." {
 		t.Errorf("the answer is %q", s.answer)
+	}
+}
+
+// TestSubagentsAreCounted: messages of subagents at work side by side come in turns, a block each, and each counts once.
+func TestSubagentsAreCounted(t *testing.T) {
+	s := testSession(t).(*session)
+	says := func(id, parent string) line {
+		return line{Type: "assistant", Parent: parent, Message: message{ID: id, Usage: tokens{Input: 100}}}
+	}
+	for _, l := range []line{says("1", ""), says("2", "c"), says("3", "d"), says("2", "c"), says("3", "d"), says("1", ""), says("4", "c")} {
+		s.assistant(l)
+	}
+	if s.told.InputTokens != 400 {
+		t.Errorf("%d tokens were counted, want those of 4 messages of 100 each", s.told.InputTokens)
 	}
 }

@@ -31,7 +31,7 @@ func configure(t *worker.Task, users, dataDir string, model *string) (config map
 	granted := permissions(t, dataDir)
 	agents := map[string]any{}
 	for name, a := range t.Settings.Subagents {
-		agents[name] = map[string]any{"mode": "subagent", "description": a.When, "prompt": cmp.Or(a.Instructions, a.When), "permission": narrowed(granted, a.Allowed(t.Capabilities), t)}
+		agents[name] = map[string]any{"mode": "subagent", "description": a.When, "prompt": cmp.Or(a.Instructions, a.When), "permission": narrowed(granted, t, t.Of(&a))}
 	}
 	agents[agentName] = map[string]any{"mode": "primary", "description": "works on one job of the scheduler", "permission": granted}
 	agents["explore"] = map[string]any{"permission": explorer(granted)}

@@ -108,10 +108,8 @@ func starts(t *worker.Task) rules {
 
 // narrowed are the rules of a subagent that may do less than the job of t: what it lacks is denied, since what the program asks about
 // is answered by what the job may.
-func narrowed(r rules, can []job.Capability, t *worker.Task) rules {
+func narrowed(r rules, t, its *worker.Task) rules {
 	r = append(slices.Clone(r), rule{"task", deny})
-	its := *t
-	its.Capabilities = can
 	for _, of := range []struct {
 		needs job.Capability
 		tools []string

@@ -28,7 +28,7 @@ func TestSubagents(t *testing.T) {
 		"writes": {[]job.Capability{job.CanEdit}, []string{`"read":"deny"`, `"bash":"deny"`}, []string{`"edit":"deny"`}},
 	} {
 		a := job.Subagent{Capabilities: c.can}
-		_, after, _ := strings.Cut(asJSON(t, narrowed(granted, a.Allowed(all), tk)), `"task":"deny"`)
+		_, after, _ := strings.Cut(asJSON(t, narrowed(granted, tk, tk.Of(&a))), `"task":"deny"`)
 		after = `"task":"deny"` + after // the last rule counts
 		for _, want := range c.has {
 			if !strings.Contains(after, want) {
@@ -39,6 +39,20 @@ func TestSubagents(t *testing.T) {
 			if strings.Contains(after, bad) {
 				t.Errorf("%s: %s in %s", name, bad, after)
 			}
+		}
+	}
+}
+
+// TestSubagentsCommands: the patterns of a job's commands are a subagent's only if that may run commands.
+func TestSubagentsCommands(t *testing.T) {
+	tk := &worker.Task{Capabilities: []job.Capability{job.CanRead, job.CanRunCommands}, AllowCommands: []string{"cat *"}}
+	for _, c := range []struct {
+		can    []job.Capability
+		denied bool
+	}{{nil, false}, {[]job.Capability{job.CanRunCommands}, false}, {[]job.Capability{job.CanRead}, true}} {
+		rules := asJSON(t, narrowed(permissions(tk, "/d"), tk, tk.Of(&job.Subagent{Capabilities: c.can})))
+		if strings.Contains(rules, `"bash":"deny"`) != c.denied {
+			t.Errorf("a subagent with %v has the rules %s", c.can, rules)
 		}
 	}
 }
