@@ -18,8 +18,9 @@ type TalkLine struct {
 	Who  string    // who speaks, or what the line is about
 	Text string    // clean, in one line
 
-	style style
-	code  bool // not words: it is broken where the terminal ends
+	style  style
+	code   bool // not words: it is broken where the terminal ends
+	nested bool // a subagent's
 }
 
 // Folded is something of a conversation that was shown in part: its whole is with the scheduler. Exactly
@@ -162,6 +163,9 @@ func (l *TalkLine) lay(w int, colour bool, zone *time.Location) []string {
 		head += Fit(who, max(whoWidth, Width(who))) + " "
 	default:
 		head = l.At.In(zone).Format(time.TimeOnly) + " " + Fit(who, max(whoWidth, Width(who))) + " "
+	}
+	if l.nested {
+		indent, head = indent+"  ", head+"  "
 	}
 	if w == 0 {
 		return []string{strings.TrimRight(head+l.Text, " ")}

@@ -38,7 +38,9 @@ func conversation(t *Transcript) (lines []TalkLine) {
 	event(6, job.Event{Kind: job.EventTool, Tool: "grep", Text: "1 match"})
 	event(7, job.Event{Kind: job.EventFile, Path: "login.go", Change: "modified", Text: "-a\n+b\n"})
 	event(8, job.Event{Kind: job.EventUsage, Usage: &job.Usage{InputTokens: 1}})
-	event(9, job.Event{Kind: job.EventText, Parent: "2", Text: "from below", Truncated: 12})
+	event(9, job.Event{Kind: job.EventText, Parent: "2", Text: "from below, where a subagent says more than there is room for in a line of a terminal that is as narrow as this", Truncated: 12})
+	event(9, job.Event{Kind: job.EventCommand, Parent: "2", Command: "go vet ./...", CallID: "3"})
+	event(9, job.Event{Kind: job.EventCommand, Parent: "2", Command: "go vet ./...", CallID: "3", ExitCode: &failed, Text: numbered(9)})
 	q := api.Question{Number: 1, Job: e.ID, Text: "may I?", Command: "make deploy", Path: "x", Diff: "-a\n+b\n", Decisions: []string{api.Allow}, State: api.QuestionOpen, Waits: true, AskedAt: at(10)}
 	add(t.Question(&q, false))
 	event(11, job.Event{Kind: job.EventAnswer, Text: "nobody answered within 1s"})

@@ -142,13 +142,22 @@ func (t *Transcript) Answered(at time.Time, q *api.Question, whole bool) []TalkL
 	return nil
 }
 
-// Event is something that a run did; whole: all of it. Most of what is only counted is left out.
+// Event is something that a run did; whole: all of it. Most of what is only counted is left out. What a subagent did is
+// indented.
 func (t *Transcript) Event(e *api.Event, whole bool) []TalkLine {
 	var lines []TalkLine
 	if !whole && e.Attempt != t.attempt {
 		t.attempt, t.call = e.Attempt, ""
 		lines = one(e.Time, "attempt "+fmt.Sprint(e.Attempt), "", faint)
 	}
+	did := t.did(e, whole)
+	for i := range did {
+		did[i].nested = e.Parent != ""
+	}
+	return append(lines, did...)
+}
+
+func (t *Transcript) did(e *api.Event, whole bool) []TalkLine {
 	f := unless(whole, Folded{Job: e.Job, Cursor: e.Cursor})
 	agent, call := "agent", t.call
 	if e.Parent != "" {
@@ -159,29 +168,29 @@ func (t *Transcript) Event(e *api.Event, whole bool) []TalkLine {
 	}
 	switch e.Kind {
 	case job.EventText:
-		if !whole {
+		if !whole && e.Parent == "" {
 			t.said = strings.TrimSpace(e.Text)
 		}
-		return append(lines, headed(e.Time, agent, plain, t.show(e.Text+cutNote(e), ofWords, f))...)
+		return headed(e.Time, agent, plain, t.show(e.Text+cutNote(e), ofWords, f))
 	case job.EventCommand:
 		if !whole && e.ExitCode == nil {
 			t.call = e.CallID
 		}
-		return append(lines, t.command(e, call != "" && call == e.CallID, f)...)
+		return t.command(e, call != "" && call == e.CallID, f)
 	case job.EventTool:
-		return append(lines, headed(e.Time, agent, cyan, append(t.show("uses "+e.Tool, ofCall, f), t.show(e.Text+cutNote(e), ofOutput, f)...))...)
+		return headed(e.Time, agent, cyan, append(t.show("uses "+e.Tool, ofCall, f), t.show(e.Text+cutNote(e), ofOutput, f)...))
 	case job.EventFile:
-		return append(lines, headed(e.Time, agent, cyan, append(t.show(eventText(&e.Event), ofCall, f), t.show(e.Text+cutNote(e), ofDiff, f)...))...)
+		return headed(e.Time, agent, cyan, append(t.show(eventText(&e.Event), ofCall, f), t.show(e.Text+cutNote(e), ofDiff, f)...))
 	case job.EventAnswer:
 		if e.From == "" { // nobody's: the others are told with the questions
-			return append(lines, one(e.Time, "answer", Clean(e.Text), yellow)...)
+			return one(e.Time, "answer", Clean(e.Text), yellow)
 		}
 	default:
 		if n, ok := eventNotice(notice{}, &e.Event); ok {
-			return append(lines, one(e.Time, "", n.text, n.style)...)
+			return one(e.Time, "", n.text, n.style)
 		}
 	}
-	return lines
+	return nil
 }
 
 // command is a command that begins or ends; begun: it is known from the line above what it is.
