@@ -9,6 +9,14 @@ const CHUNK = 250; // events that come and go together
 const KEPT = 8; // chunks in the document: 2,000 events
 const NEAR = 40; // pixels from the end that count as at the end
 
+// below puts a line of a subagent under that of the call that started it, after what stands there already.
+export function below(call, line) {
+  const last = call.last ?? call.el;
+  last.after(line.el);
+  line.under = call;
+  for (let c = call; c && (c.last ?? c.el) === last; c = c.under) c.last = line.el;
+}
+
 // Log is a box of events:
 //
 //   const log = new Log({older: (after, limit) => events});  // a promise of a list
@@ -274,7 +282,10 @@ export class Log {
     }
     const line = lineOf(e);
     if (!line) return;
-    append(chunk.el, line.el);
+    line.chunk = chunk;
+    const starter = e.parent && this.calls.get(e.attempt + ' ' + e.parent);
+    if (starter?.chunk === chunk) below(starter, line);
+    else append(chunk.el, line.el);
     for (const bubble of line.el.querySelectorAll('[data-message]')) this.mark(bubble);
     if (key && line.end && e.exit_code === undefined) this.calls.set(key, line);
     if (this.calls.size > 1000) this.calls.delete(this.calls.keys().next().value);

@@ -5,6 +5,7 @@ import {lineOf as told} from '../assets/attention.js';
 import {compose, place} from '../assets/comments.js';
 import {fieldsOf, valueOf} from '../assets/forms.js';
 import {lastLine} from '../assets/lines.js';
+import {below} from '../assets/log.js';
 import {answerOf, subjectOf, wantOf} from '../assets/questions.js';
 import {hears, newID} from '../assets/talk.js';
 
@@ -97,4 +98,25 @@ test('the last line of a run', () => {
   assert.equal(lastLine([{kind: 'file', path: 'a.go', change: 'added'}]), 'added a.go');
   assert.equal(lastLine([{kind: 'question', text: 'run it?'}]), 'asks run it?');
   assert.equal(lastLine([{kind: 'text', text: '\u001b]0;title\u0007\u202ehidden'}]), '⟨202E⟩hidden');
+});
+
+test('what subagents do stands below the calls that started them', () => {
+  const shown = [];
+  const line = (name) => {
+    const el = {name, after: (other) => shown.splice(shown.indexOf(el) + 1, 0, other)};
+    return {el};
+  };
+  const [first, second, inner] = ['first', 'second', 'inner'].map(line);
+  shown.push(first.el, second.el);
+  below(first, line('first 1'));
+  below(second, line('second 1'));
+  below(first, inner); // which starts another
+  below(inner, line('inner 1'));
+  below(first, line('first 2'));
+  below(inner, line('inner 2'));
+  below(second, line('second 2'));
+  assert.deepEqual(
+    shown.map((el) => el.name),
+    ['first', 'first 1', 'inner', 'inner 1', 'inner 2', 'first 2', 'second', 'second 1', 'second 2'],
+  );
 });
