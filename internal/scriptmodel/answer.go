@@ -57,7 +57,9 @@ func (s *Server) choose(c conversation) (Turn, position, Request) {
 		script = *s.opts.Default
 	}
 	seen := Request{Model: c.model, Stream: c.stream, Messages: len(c.entries), Tools: len(c.tools)}
-	if len(c.tools) == 0 {
+	if turns, ok := script.Parts[c.prompt()]; ok {
+		script = Play(turns...)
+	} else if len(c.tools) == 0 {
 		seen.Side = true
 		return sideTurn(script), position{waiting: -1}, seen
 	}

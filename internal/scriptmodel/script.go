@@ -2,6 +2,7 @@ package scriptmodel
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"strings"
 	"time"
@@ -16,6 +17,9 @@ type Script struct {
 	// resuming a session looks like. Without it a conversation that was cut in the middle of a command goes on with the turn
 	// after that command, and one that had come to its end plays Turns again.
 	OnResume []Turn
+
+	// Parts are played to the subagents of the CLI, each by the words with which it was started.
+	Parts map[string][]Turn
 
 	// FailFirst requests of a conversation are answered with Fault before the turns are played. A conversation is known by its
 	// model and first user message, so that a retry in a fresh session counts as the same one.
@@ -32,6 +36,16 @@ func Always(f Fault) Script { return Play(Turn{Fault: f}) }
 // Resuming returns the script with turns for a resumed session.
 func (s Script) Resuming(turns ...Turn) Script {
 	s.OnResume = turns
+	return s
+}
+
+// Delegating returns the script with turns for the subagent that is started with these words.
+func (s Script) Delegating(words string, turns ...Turn) Script {
+	s.Parts = maps.Clone(s.Parts)
+	if s.Parts == nil {
+		s.Parts = map[string][]Turn{}
+	}
+	s.Parts[words] = turns
 	return s
 }
 
