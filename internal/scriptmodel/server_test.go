@@ -61,6 +61,18 @@ func TestSideRequest(t *testing.T) {
 	}
 }
 
+// TestDelegating: a subagent is known by the words with which it was started.
+func TestDelegating(t *testing.T) {
+	s := start(t, Options{})
+	s.Handle("m", Play(Say("I lead")).Delegating(`"Do that"`, Say("I follow")))
+	lead := request(t, "chat-start.json", "m", false)
+	for body, want := range map[string]string{lead: "I lead", strings.Replace(lead, "Do it", "Do that", 1): "I follow"} {
+		if got := post(t, s, "/v1/chat/completions", body); !strings.Contains(got.body, want) {
+			t.Errorf("got %s, want %q", got.body, want)
+		}
+	}
+}
+
 // TestSession walks through a script as a CLI would, adding what it was told and what came of it.
 func TestSession(t *testing.T) {
 	s := start(t, Options{})
