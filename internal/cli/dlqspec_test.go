@@ -129,8 +129,8 @@ func TestJobFileSaysEachField(t *testing.T) {
 		},
 		"Expect": func(s *job.Spec) { s.Expect.Tokens = 5 }, "Domain": func(s *job.Spec) { s.Domain = "legal" }, "Trace": func(s *job.Spec) { s.Trace = "t1" }, "Context": func(s *job.Spec) { s.Context.UserID = "u" },
 	}
-	// What put it in the queue is not said by a file, and its place in a workflow is the letter's, whatever is edited.
-	said := []string{"Trigger", "Flow"}
+	// What put it in the queue is not said by a file, nor whose agent did, and its place in a workflow is the letter's, whatever is edited.
+	said := []string{"Trigger", "Lead", "Flow"}
 	for i := range reflect.TypeFor[job.Spec]().NumField() {
 		name := reflect.TypeFor[job.Spec]().Field(i).Name
 		if slices.Contains(said, name) {

@@ -75,10 +75,8 @@ func (f *far) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		answer(api.Jobs{Jobs: f.jobs[:1], Total: 1})
-	case "GET /v1/questions":
-		answer(api.Questions{Questions: []api.Question{}})
-	case "GET /v1/approvals":
-		answer(api.Jobs{Jobs: []api.Job{}})
+	case "GET /v1/inbox":
+		answer(api.Inbox{Jobs: []api.Job{}, Questions: []api.Question{}})
 	case "GET /v1/tenants":
 		answer(api.Tenants{Tenants: []api.Tenant{{Tenant: "website", Queued: 3}}})
 	case "GET /v1/fleet":
@@ -130,7 +128,7 @@ func TestThere(t *testing.T) {
 		{"retry fix", 0, "POST /v1/jobs/fix/retry", "runs fix again"},
 		{"submit " + file, 0, "POST /v1/job-files", "01a1fcce-0001  fix"},
 		{"submit --wait --plain " + file, 0, "GET /v1/jobs/01a1fcce-0003", "far away"},
-		{"approvals ls", 0, "GET /v1/approvals", "nothing waits for a person"},
+		{"approvals ls", 0, "GET /v1/inbox", "nothing waits for a person"},
 		{"tenants", 0, "GET /v1/tenants", "website"},
 		{"workers", 0, "GET /v1/workers", "codex"},
 		{"fleet", 0, "GET /v1/fleet", "standby"},

@@ -197,7 +197,7 @@ func TestChatIsToldToStop(t *testing.T) {
 	}
 }
 
-// TestChatForked: a fork has a copy of the session, with the other job's script.
+// TestChatForked: a fork has a copy of the session, and does what it is told since.
 func TestChatForked(t *testing.T) {
 	task := chats(t, "wait")
 	m1 := map[string][]worker.Input{"session chat-j": inputs(worker.Message{ID: "m1", Text: "hi"})}
@@ -206,7 +206,7 @@ func TestChatForked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	task.Fork, task.Job, task.Instructions = true, "k", "wait\nsay forked"
+	task.Fork, task.Job, task.Instructions = true, "k", "Since then you were told, in this order:\n\nwait\nsay forked"
 	chat(t, task, "", map[string][]worker.Input{"session chat-k": inputs(worker.Message{ID: "m1", Text: "hi", Again: true})},
 		"session chat-k", "settle m1 delivered", "settle m1 folded", "text forked")
 	if after, err := os.ReadFile(filepath.Join(task.Home, "chat-j.json")); err != nil || string(after) != string(before) {
