@@ -20,6 +20,7 @@ func connect(s *Scheduler) {
 		forget: func(e *queue.Entry) {
 			s.loop.post(schedule.Dropped{ID: e.ID})
 			s.Children.ended(e)
+			s.Conversations.ended(e)
 		},
 		follow: func(e *queue.Entry) { s.Followers.follow(e) }, judge: func(e *queue.Entry) { s.Judge.judge(e) },
 	}

@@ -249,16 +249,19 @@ func (s *Conversations) run(ctx context.Context) error {
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	after := againSoon
+	after, soon := againSoon, true
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.wake:
-			after = againSoon
-			timer.Reset(after)
+			if after = againSoon; !soon { // else many that ring would put it off for good
+				timer.Reset(after)
+				soon = true
+			}
 			continue
 		case <-timer.C:
+			soon = false
 		}
 		s.mu.Lock()
 		due := s.due
@@ -274,9 +277,21 @@ func (s *Conversations) run(ctx context.Context) error {
 	}
 }
 
-// tryAgain gives the run of a job what waits for it, and reports whether there is nothing more to do.
+// ended has what follows from the end of a job found, which may have had no run.
+func (s *Conversations) ended(e *queue.Entry) {
+	if cannotHear(e) == nil {
+		s.again(e.ID)
+	}
+}
+
+// tryAgain gives the run of a job what waits for it, or finds what follows from the job's end, and reports whether there is
+// nothing more to do.
 func (s *Conversations) tryAgain(ctx context.Context, id job.ID) bool {
 	defer s.lock(id)()
+	if e, err := s.store.Get(ctx, id); err == nil && e.State.Terminal() {
+		s.afterEnd(ctx, id)
+		return true
+	}
 	r := s.runOf(id)
 	done := false
 	taken, held, err := s.forPerson(ctx, id)

@@ -179,10 +179,14 @@ func (s *Conversations) over(ctx context.Context, e *queue.Entry) {
 	if cannotHear(e) != nil {
 		return
 	}
-	id := e.ID
-	defer s.lock(id)()
+	defer s.lock(e.ID)()
+	s.afterEnd(ctx, e.ID)
+}
+
+// afterEnd is over of a job whose conversation is locked.
+func (s *Conversations) afterEnd(ctx context.Context, id job.ID) {
 	if err := s.overLocked(ctx, id); err != nil && !errors.Is(err, queue.ErrNotFound) {
-		s.log.Error().Err(err).Str("job", string(id)).Msg("look at what people have said to a job whose attempt has ended")
+		s.log.Error().Err(err).Str("job", string(id)).Msg("look at what people have said to a job that has ended, or whose attempt has")
 	}
 }
 

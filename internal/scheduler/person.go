@@ -187,6 +187,7 @@ func (s *Conversations) pursue(ctx context.Context, id job.ID, p *person) (held 
 		return true, nil
 	}
 	// It came to its end, or to people, before the run heard of the person.
+	s.forget(id)
 	if err := s.apply(ctx, letGo(id)...); err != nil {
 		return false, err
 	}

@@ -283,7 +283,7 @@ func (s *Conversations) Open(ctx context.Context, t job.Tenant) ([]api.Question,
 	return s.shown(list), nil
 }
 
-// tidy forgets which questions are open of jobs that were forgotten.
+// tidy forgets which questions are open of jobs that were forgotten, or cancelled while no scheduler ran.
 func (s *Conversations) tidy(ctx context.Context) error {
 	spaces, err := s.store.Spaces(ctx, openQuestions)
 	if err != nil {
@@ -291,7 +291,14 @@ func (s *Conversations) tidy(ctx context.Context) error {
 	}
 	for _, space := range spaces {
 		id, key, _ := strings.Cut(strings.TrimPrefix(space, openQuestions), "/")
-		if _, err = s.store.Record(ctx, questionSpace(job.ID(id)), key); errors.Is(err, queue.ErrNotFound) {
+		e, err := s.store.Get(ctx, job.ID(id))
+		if err == nil {
+			if e.State.Terminal() {
+				s.over(ctx, &e)
+			}
+			_, err = s.store.Record(ctx, questionSpace(e.ID), key)
+		}
+		if errors.Is(err, queue.ErrNotFound) {
 			err = s.apply(ctx, queue.Erase{Space: space, UpTo: openKey})
 		}
 		if err != nil {
