@@ -92,4 +92,13 @@ func continuesStay(e *env) {
 	got := e.pruned(queue.PruneSpec{Before: later.Add(time.Minute)})
 	slices.Sort(got)
 	wantSame(e, "forgotten", got, []string{"first", "second", "third"})
+
+	// Where the later one goes first, another can go on from the first one again.
+	kept := e.done("kept", later)
+	lost := e.fail("lost", job.Timeout, later, continues(kept, kept))
+	wantSame(e, "forgotten", e.pruned(queue.PruneSpec{DeadLettersBefore: later.Add(time.Minute)}), []string{"lost"})
+	if got := e.get(kept); got.ContinuedAs != "" {
+		e.Errorf("%s was forgotten, and it goes on as %s", lost, got.ContinuedAs)
+	}
+	e.enqueueOne("again", continues(kept, kept))
 }

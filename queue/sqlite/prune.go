@@ -161,6 +161,10 @@ func (p *pruneTurn) forget(e ended) (gone bool, err error) {
 			return false, err
 		}
 	}
+	// What it goes on from stays, if that is kept for longer: another may go on from it then.
+	if err := p.exec(`UPDATE entries SET continued_as = '' WHERE id = (SELECT continues FROM entries WHERE seq = ?) AND continued_as = ?`, e.seq, string(e.id)); err != nil {
+		return false, err
+	}
 	if err := p.exec(`DELETE FROM entries WHERE seq = ?`, e.seq); err != nil {
 		return false, err
 	}
