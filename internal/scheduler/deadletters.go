@@ -279,7 +279,8 @@ func Chain(ctx context.Context, store queue.Reader, e *queue.Entry) ([]queue.Ent
 
 // Redrive requeues what the rules say at the time (policy.Redrive), by enqueue
 // as Requeue does, and returns the new entries and what is to be passed in as
-// lately next time. A letter whose deadline has passed is left to a person.
+// lately next time. A letter whose deadline has passed is left to a person, and so is
+// one that an agent has submitted: it would spend what its lead has not, and outlive it.
 func Redrive(ctx context.Context, store queue.Reader, enqueue func(context.Context, queue.Batch, []queue.Entry) error, rules []policy.RedriveRule, lately policy.Redrives, at time.Time) ([]queue.Entry, policy.Redrives, error) {
 	f := LetterFilter{}
 	for _, r := range rules {
@@ -296,15 +297,21 @@ func Redrive(ctx context.Context, store queue.Reader, enqueue func(context.Conte
 	var letters []policy.Letter
 	for i := range found {
 		e := &found[i]
-		if e.Deadline != nil && !e.Deadline.After(at) {
+		if e.Deadline != nil && !e.Deadline.After(at) || e.Spec.Lead.Job != "" {
 			continue
 		}
-		before, err := Chain(ctx, store, e)
+		chain, err := Chain(ctx, store, e)
 		if err != nil {
 			return nil, lately, err
 		}
+		requeues := 0
+		for _, x := range append(chain, *e) {
+			if x.RequeuedFrom != "" {
+				requeues++
+			}
+		}
 		byID[e.ID] = e
-		letters = append(letters, policy.Letter{ID: e.ID, Tenant: e.Spec.Tenant, Worker: LastWorker(e), Class: e.ErrorClass, Since: givenUp(e), Requeues: len(before)})
+		letters = append(letters, policy.Letter{ID: e.ID, Tenant: e.Spec.Tenant, Worker: LastWorker(e), Class: e.ErrorClass, Since: givenUp(e), Requeues: requeues})
 	}
 	ids, next := policy.Redrive(rules, lately, letters, at)
 	var list []Again

@@ -258,7 +258,22 @@ func TestRedrive(t *testing.T) {
 	late := noon.Add(time.Minute)
 	l.fail(spec("late", func(s *job.Spec) { s.Deadline = &late }), job.Server, noon)
 	l.fail(spec("auth", nil), job.Auth, noon)
-	l.fail(spec("flaky", nil), job.Server, noon)
+	child := queue.Entry{ID: "child", Spec: spec("child", nil), State: job.Queued, CreatedAt: noon, RunnableAt: noon}
+	child.Spec.Lead = job.Lead{Job: "lead", Depth: 1}
+	if err := l.Enqueue(t.Context(), queue.Batch{ID: job.NewBatchID(), CreatedAt: noon}, []queue.Entry{child}); err != nil {
+		t.Fatal(err)
+	}
+	l.failNext(job.Server, noon)
+	told := l.fail(spec("flaky", nil), job.Server, noon)
+	for i := range 3 { // what people have said since is no requeue
+		f := l.get(told)
+		f = queue.Entry{ID: job.ID(fmt.Sprintf("told-%d", i)), Spec: f.Spec, State: job.Queued, CreatedAt: noon, RunnableAt: noon, Continues: f.ID, Folder: f.WorksIn()}
+		if err := l.Enqueue(t.Context(), queue.Batch{ID: job.NewBatchID(), CreatedAt: noon}, []queue.Entry{f}); err != nil {
+			t.Fatal(err)
+		}
+		l.failNext(job.Server, noon)
+		told = f.ID
+	}
 	var lately policy.Redrives
 	at := noon
 	var names []string
