@@ -90,12 +90,20 @@ func (s *Conversations) forkOf(ctx context.Context, e *queue.Entry, name job.Nam
 	if err != nil {
 		return queue.Entry{}, err
 	}
+	later := *e // the last that goes on from it
+	for later.ContinuedAs != "" {
+		if later, err = s.store.Get(ctx, later.ContinuedAs); err != nil {
+			return queue.Entry{}, err
+		}
+	}
 	fork := goOn(e, last, now())
 	switch {
 	case job.ValidName(string(name)) != nil:
 		return queue.Entry{}, queue.Refuse("the name of the fork: %v; give it another", job.ValidName(string(name)))
 	case e.State == job.Dispatched:
 		return queue.Entry{}, queue.Refuse("job %s is %s: its work and session change; interrupt it, or wait for its end", e.Spec.Name, StateOf(e))
+	case later.State == job.Dispatched:
+		return queue.Entry{}, queue.Refuse("job %s goes on as job %s, which is %s: its work and session change; interrupt that, or wait for its end", e.Spec.Name, later.ID, StateOf(&later))
 	case e.Spec.Workspace.Isolation == job.Direct:
 		return queue.Entry{}, queue.Refuse("job %s works in %s itself, of which there is no second; submit another job", e.Spec.Name, e.Spec.Workspace.Path)
 	case fork.Session == "":
