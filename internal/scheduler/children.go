@@ -136,12 +136,12 @@ func (s *Children) submit(ctx context.Context, c *supervisor.Core, r ipc.SubmitC
 	if err != nil {
 		return out, err
 	}
-	if taken, _, err := s.store.List(ctx, queue.Filter{Batch: e.Batch, Tenant: spec.Tenant, Name: spec.Name, Limit: 1}); err != nil || len(taken) > 0 {
-		out.Refused = fmt.Sprintf("there is a job named %s already; give this one another name", spec.Name)
-		return out, err
-	}
-	err = s.apply(ctx, under(&lead), queue.Spawn{Batch: e.Batch, Entries: []queue.Entry{e}}, record,
+	err = s.apply(ctx, under(&lead), queue.Add{Batch: queue.Batch{ID: e.Batch}, Entries: []queue.Entry{e}}, record,
 		queue.Write{Record: queue.Record{Space: leadSpace(lead.ID), Key: openKey, Value: json.RawMessage(`true`), At: e.CreatedAt}})
+	if errors.Is(err, queue.ErrDuplicate) {
+		out.Refused = fmt.Sprintf("there is a job named %s already; give this one another name", spec.Name)
+		return out, nil
+	}
 	for _, full := range []error{queue.ErrQueueFull, queue.ErrTooManyJobs, queue.ErrDeadOwner, queue.ErrFenced} {
 		if errors.Is(err, full) {
 			out.Refused = err.Error()

@@ -79,7 +79,7 @@ func (r *playedRun) waits(change string) {
 }
 
 // leads runs leads, each as the test says, in a world with one slot.
-func leads(t *testing.T, specs []job.Spec, play map[job.Name]func(context.Context, *playedRun), then func(*world, []job.ID)) {
+func leads(t *testing.T, specs []job.Spec, play map[job.Name]func(context.Context, *playedRun), then func(*world, []job.ID), before ...func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, openStore(t), 1, func(c *scheduler.Config) {
@@ -87,6 +87,9 @@ func leads(t *testing.T, specs []job.Spec, play map[job.Name]func(context.Contex
 			c.Children = scheduler.ChildBounds{Depth: 2, Each: 3, Workers: []job.WorkerKind{"shell"}}
 		})
 		w.cores.play = agents(play)
+		for _, f := range before {
+			f(w)
+		}
 		w.start()
 		defer w.end()
 		ids := w.submit(specs...)
@@ -396,4 +399,24 @@ func TestLeadsAreFoundAgain(t *testing.T) {
 			t.Errorf("attempts %v, the second of which was told that %+v is ceded", attempts, ceded)
 		}
 	})
+}
+
+// TestChildrenCountInTheQueue: what bounds the queue of a tenant bounds what agents submit, too.
+func TestChildrenCountInTheQueue(t *testing.T) {
+	var got []string
+	leads(t, []job.Spec{leading("lead")}, map[job.Name]func(context.Context, *playedRun){
+		"lead": func(ctx context.Context, r *playedRun) {
+			sleep(ctx, 2*time.Second) // the lead itself is counted anew
+			for _, name := range []string{"a", "b", "b"} {
+				got = append(got, r.submit(t, ipc.NewChild{Name: name, Instructions: "1s"}, ipc.Budget{}).Refused)
+			}
+			if all := r.children(t).Children; len(all) != 1 {
+				t.Errorf("it has %+v", all)
+			}
+		},
+	}, func(w *world, _ []job.ID) {
+		if len(got) != 3 || got[0] != "" || !strings.Contains(got[1], "queue.max_queued") || !strings.Contains(got[2], "queue.max_queued") {
+			w.Errorf("refused were %q", got)
+		}
+	}, func(w *world) { w.store.SetBounds(queue.Bounds{Tenant: 1}) })
 }
