@@ -163,11 +163,12 @@ type Ledger interface {
 
 // PruneSpec says what a store may forget. Only what has ended is forgotten, with
 // its attempts and events; the ledger remains. An entry stays as long as one that
-// has its result (Entry.CoalescedWith), or that does it again (RequeuedAs)
-// or goes on from it (ContinuedAs), but for one that goes first, which then leaves no
-// ContinuedAs; a job of a workflow (job.Flow.Joined) as long as another job of its batch is
-// unfinished. A batch goes with its last entry, if it is closed or shared. The
-// records of a job's spaces go with it, those of a batch's with its last entry.
+// has its result (Entry.CoalescedWith), that does it again (RequeuedAs) or goes on
+// from it (ContinuedAs, which goes with that), and as long as one that is forked
+// from it (ForkedFrom) is unfinished; a job of a workflow (job.Flow.Joined) as
+// long as another job of its batch is. A batch goes with its last entry, if it is
+// closed or shared. The records of a job's spaces go with it, those of a batch's
+// with its last entry.
 type PruneSpec struct {
 	// Before is when an entry must have ended; zero: none is forgotten.
 	Before time.Time

@@ -101,4 +101,19 @@ func continuesStay(e *env) {
 		e.Errorf("%s was forgotten, and it goes on as %s", lost, got.ContinuedAs)
 	}
 	e.enqueueOne("again", continues(kept, kept))
+
+	// What a fork begins with stays until the fork has ended.
+	source := e.done("source", epoch)
+	fork := e.enqueueOne("fork", func(x *queue.Entry) { x.ForkedFrom = source }, priority(99))
+	wantSame(e, "forgotten", e.pruned(queue.PruneSpec{Before: before}), []string{})
+	if c := e.claimOne(epoch); c.ID != fork {
+		e.Fatalf("claimed %s, want the fork", c.Spec.Name)
+	}
+	wantSame(e, "forgotten", e.pruned(queue.PruneSpec{Before: before}), []string{})
+	e.apply(queue.Finish{ID: fork, Fence: e.get(fork).Fence, Attempt: e.begin(e.get(fork), epoch), Now: later, Exit: job.ExitSucceeded, Outcome: job.Outcome{State: job.RunCompleted, StartedAt: epoch, EndedAt: later}})
+	e.enqueueOne("first", duplicate(job.Serialize, "k"))
+	waits := e.enqueueOne("waits", func(x *queue.Entry) { x.ForkedFrom = source }, duplicate(job.Serialize, "k"))
+	wantSame(e, "forgotten", e.pruned(queue.PruneSpec{Before: before}), []string{})
+	e.apply(queue.Cancel{ID: waits, Now: later})
+	wantSame(e, "forgotten", e.pruned(queue.PruneSpec{Before: before}), []string{"source"})
 }

@@ -18,7 +18,8 @@ const maxForgotten = 5000
 //
 // An entry whose result another one has (CoalescedWith) stays as long as that
 // one, and so does a dead letter that was requeued, and what another goes on from,
-// since it is the history of that.
+// since it is the history of that. What an unfinished one is forked from stays for
+// its work and session.
 func (s *Store) Prune(ctx context.Context, spec queue.PruneSpec) ([]job.ID, error) {
 	if spec.Max < 1 {
 		return nil, fmt.Errorf("forget at most %d jobs, want 1 or more", spec.Max)
@@ -113,6 +114,9 @@ const (
 	isUnbound   = ` AND NOT EXISTS (SELECT 1 FROM entries f WHERE f.coalesced_with <> '' AND f.coalesced_with = e.id)
 		AND (e.requeued_as = '' OR NOT EXISTS (SELECT 1 FROM entries f WHERE f.id = e.requeued_as))
 		AND (e.continued_as = '' OR NOT EXISTS (SELECT 1 FROM entries f WHERE f.id = e.continued_as))
+		AND e.id NOT IN (SELECT forked_from FROM entries INDEXED BY entries_lane WHERE state = 'queued' AND waits_for = '' AND forked_from <> ''
+			UNION ALL SELECT forked_from FROM entries INDEXED BY entries_waiting WHERE waits_for <> '' AND forked_from <> ''
+			UNION ALL SELECT forked_from FROM entries INDEXED BY entries_fence WHERE state = 'dispatched' AND forked_from <> '')
 		AND NOT (e.joined AND EXISTS (SELECT 1 FROM entries u INDEXED BY entries_joined
 			WHERE u.joined AND u.state IN ('queued', 'dispatched') AND u.batch = e.batch)) ORDER BY e.completed_at LIMIT ?`
 	selectPrune = selectEnded + `INDEXED BY entries_ended WHERE e.completed_at IS NOT NULL AND e.completed_at < ?
