@@ -147,7 +147,7 @@ func (fs *flights) preempt(at time.Time) {
 	var found *flight
 	for _, id := range sorted(fs.all) {
 		f := fs.all[id]
-		if !f.mayLeave() {
+		if !f.mayLeave() || f.lent {
 			continue
 		}
 		spec := &f.run.Entry.Spec

@@ -127,7 +127,7 @@ func (fs *flights) yield(at time.Time) {
 	var runs []Candidate
 	for _, id := range sorted(fs.all) {
 		f := fs.all[id]
-		if f.run == nil {
+		if f.run == nil || f.lent { // it has no slot to give
 			continue
 		}
 		e := &f.run.Entry
