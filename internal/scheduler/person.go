@@ -30,6 +30,8 @@ type person struct {
 	At time.Time `json:"at"`
 	// Back is how it came back; nil: they have it still.
 	Back *backAgain `json:"back,omitempty"`
+	// Before is the id of the Handback by which who had it before has given it back.
+	Before string `json:"before,omitempty"`
 }
 
 type backAgain struct {
@@ -125,7 +127,11 @@ func (s *Conversations) TakeOver(ctx context.Context, id job.ID, in api.Takeover
 	if err := cannotHear(&e); err != nil {
 		return api.TakenOver{}, err
 	}
-	p, err := s.has(ctx, id)
+	before, err := s.person(ctx, id)
+	p := before
+	if p != nil && p.Back != nil {
+		p = nil
+	}
 	switch {
 	case err != nil:
 		return api.TakenOver{}, err
@@ -136,6 +142,9 @@ func (s *Conversations) TakeOver(ctx context.Context, id job.ID, in api.Takeover
 			return api.TakenOver{}, err
 		}
 		p = &person{By: in.By, At: now()}
+		if before != nil && before.Back != nil {
+			p.Before = before.Back.ID
+		}
 		ops, err := p.store(id)
 		if err == nil {
 			err = s.apply(ctx, ops...)
@@ -247,7 +256,8 @@ func (s *Conversations) HandBack(ctx context.Context, id job.ID, in api.Handback
 	switch {
 	case err != nil:
 		return api.HandedBack{}, err
-	case p != nil && p.Back != nil && (in.ID != "" && in.ID == p.Back.ID || in.Text == "" && !e.State.Terminal()):
+	case p != nil && in.ID != "" && in.ID == p.Before, // it comes late, and is not about who has it now
+		p != nil && p.Back != nil && (in.ID != "" && in.ID == p.Back.ID || in.Text == "" && !e.State.Terminal()):
 		return api.HandedBack{Job: id, Note: "it was handed back before"}, nil
 	case e.State.Terminal():
 		return api.HandedBack{}, queue.Refuse("job %s has ended: `scheduler tell` has its agent go on", e.Spec.Name)

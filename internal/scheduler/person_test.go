@@ -164,6 +164,9 @@ func TestTakeover(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.wait(time.Second)
+		if again, err := h.back(api.Handback{ID: "b", Text: "write the tests", By: "ann"}); err != nil || again.Note != "it was handed back before" {
+			t.Errorf("what ann has sent comes late once more: %+v, %v", again, err)
+		}
 		if e := h.get(h.id); e.Held != job.HeldByPerson || h.runs != 2 {
 			t.Errorf("taken over a second time: %+v", e)
 		}
