@@ -288,14 +288,11 @@ func (s *Conversations) ended(e *queue.Entry) {
 // nothing more to do.
 func (s *Conversations) tryAgain(ctx context.Context, id job.ID) bool {
 	defer s.lock(id)()
-	if e, err := s.store.Get(ctx, id); err == nil && e.State.Terminal() {
-		s.afterEnd(ctx, id)
-		return true
-	}
 	r := s.runOf(id)
 	done := false
-	taken, held, err := s.forPerson(ctx, id)
-	if err != nil || taken {
+	if e, err := s.store.Get(ctx, id); err == nil && e.State.Terminal() {
+		done = s.afterEnd(ctx, id)
+	} else if taken, held, err := s.forPerson(ctx, id); err != nil || taken {
 		done = held
 	} else if r != nil {
 		done, _ = s.deliver(ctx, r)

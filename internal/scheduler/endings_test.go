@@ -117,3 +117,33 @@ func TestEndsWithoutRun(t *testing.T) {
 		})
 	})
 }
+
+// TestUntoldWhileTheQueueIsFull: what a job was not told begins a follow-up as soon as its tenant may queue one.
+func TestUntoldWhileTheQueueIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, openStore(t), 1, nil)
+		w.cores.play = func(core *playedCore) {
+			core.run = func(ctx context.Context, r *playedRun) job.Outcome {
+				r.tell(job.Event{Kind: job.EventState, State: job.Running})
+				sleep(ctx, time.Minute)
+				return job.Outcome{State: job.RunCompleted}
+			}
+		}
+		w.start()
+		defer w.end()
+		id := w.submit(talker("fix"), talker("later", func(s *job.Spec) { s.RunnableAt = new(stamp().Add(10 * time.Minute)) }))[0]
+		w.store.SetBounds(queue.Bounds{Tenant: 1})
+		w.wait(10 * time.Second)
+		if _, err := w.sched.Conversations.Say(t.Context(), id, api.Say{Text: "and the tests"}); err != nil {
+			t.Fatal(err)
+		}
+		w.wait(5 * time.Minute)
+		if e := w.wantState(id, job.Completed); e.ContinuedAs != "" {
+			t.Fatalf("it goes on as %s in a full queue", e.ContinuedAs)
+		}
+		w.wait(10 * time.Minute)
+		if e := w.get(id); e.ContinuedAs == "" {
+			t.Error("nothing goes on with what it was told")
+		}
+	})
+}

@@ -180,14 +180,23 @@ func (s *Conversations) over(ctx context.Context, e *queue.Entry) {
 		return
 	}
 	defer s.lock(e.ID)()
-	s.afterEnd(ctx, e.ID)
+	if !s.afterEnd(ctx, e.ID) {
+		s.log.Warn().Str("job", string(e.ID)).Msg("the job has ended, and what goes on from it begins when its tenant may queue more jobs")
+		s.again(e.ID)
+	}
 }
 
-// afterEnd is over of a job whose conversation is locked.
-func (s *Conversations) afterEnd(ctx context.Context, id job.ID) {
-	if err := s.overLocked(ctx, id); err != nil && !errors.Is(err, queue.ErrNotFound) {
-		s.log.Error().Err(err).Str("job", string(id)).Msg("look at what people have said to a job that has ended, or whose attempt has")
+// afterEnd is over of a job whose conversation is locked. It reports false if it is to be tried again.
+func (s *Conversations) afterEnd(ctx context.Context, id job.ID) (done bool) {
+	err := s.overLocked(ctx, id)
+	switch {
+	case err == nil, errors.Is(err, queue.ErrNotFound):
+		return true
+	case errors.Is(err, queue.ErrQueueFull):
+		return false
 	}
+	s.log.Error().Err(err).Str("job", string(id)).Msg("look at what people have said to a job that has ended, or whose attempt has")
+	return true
 }
 
 func (s *Conversations) overLocked(ctx context.Context, id job.ID) error {
@@ -232,7 +241,7 @@ func (s *Conversations) leftUntold(ctx context.Context, e *queue.Entry, list []m
 			err = s.startFollowUp(ctx, f)
 		}
 		if err != nil {
-			return fmt.Errorf("go on from job %s with what it was not told: %w", e.ID, err) // a later scheduler tries again
+			return fmt.Errorf("go on from job %s with what it was not told: %w", e.ID, err) // a later scheduler tries again, if this one does not
 		}
 		s.log.Info().Str("job", string(e.ID)).Str("follow_up", string(f.entry.ID)).Msg("the job ended before it was told something: a follow-up goes on with that")
 	}
