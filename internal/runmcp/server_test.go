@@ -42,6 +42,9 @@ func TestBounds(t *testing.T) {
 	if status, err := ask(t.Context(), large); status == http.StatusOK || err != nil {
 		t.Errorf("a request of %d bytes: %d, %v", len(large), status, err)
 	}
+	if status, err := ask(t.Context(), " \n["+strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"tools/list"},`, 3)+`{"jsonrpc":"2.0","id":2,"method":"ping"}]`); status != http.StatusBadRequest || err != nil {
+		t.Errorf("a list of messages: %d, %v", status, err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, maxAtOnce)
 	for range maxAtOnce {
