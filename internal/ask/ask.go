@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/agentsched/agentsched/internal/commands"
 	"github.com/agentsched/agentsched/job"
@@ -125,9 +127,25 @@ func (p *Policy) Decide(r Request) Verdict {
 			all.Rule = strings.TrimPrefix(all.Rule+", "+v.Rule, ", ")
 		}
 	}
+	if r, hides := unseen(r.Command + r.Path + r.Host + r.Tool); hides && all.Answer == job.AskPerson {
+		all = Verdict{Answer: job.DenyAsked, Because: fmt.Sprintf("a person would have to be asked, who would not see all of it: it has the character %U; write it without", r)}
+	}
 	all.Rule, _ = job.Cut(all.Rule, maxText)
 	all.Because, _ = job.Cut(all.Because, maxText)
 	return all
+}
+
+// unseen returns a character of a text that a page or a terminal does not show, or that hides what stands beside it there. Those that
+// join letters and emoji (U+200C, U+200D) are none.
+func unseen(text string) (rune, bool) {
+	i := strings.IndexFunc(text, func(r rune) bool {
+		return !strings.ContainsRune("\n\t\u200c\u200d", r) && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
+	})
+	if i < 0 {
+		return 0, false
+	}
+	r, _ := utf8.DecodeRuneInString(text[i:])
+	return r, true
 }
 
 // maxText bounds the texts of a Verdict, in bytes.

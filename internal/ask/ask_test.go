@@ -64,6 +64,32 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestUnseen: nobody is asked about what they would not see. What is decided without them is decided all the same.
+func TestUnseen(t *testing.T) {
+	p := policy(func(c *Config) {
+		c.Spec.Ask = job.Ask{For: []job.AskFor{job.AskCommands, job.AskWrites, job.AskHosts, job.AskTools}, Rules: []job.AskRule{allow("printf *")}}
+	})
+	for _, c := range []struct {
+		r    Request
+		want job.AskAnswer
+	}{
+		{Request{Kind: Command, Command: "make"}, job.AskPerson},
+		{Request{Kind: Command, Command: "make\n\tgit commit -m '\U0001f468\u200d\U0001f4bb'"}, job.AskPerson},
+		{Request{Kind: Command, Command: "make \x1b]0; rm -rf / ;\x07"}, job.DenyAsked},
+		{Request{Kind: Command, Command: "make \u009b8m; rm -rf /"}, job.DenyAsked},
+		{Request{Kind: Command, Command: "make\rrm -rf /"}, job.DenyAsked},
+		{Request{Kind: Command, Command: "make \u202e/ fr- mr ;"}, job.DenyAsked},
+		{Request{Kind: Command, Command: "printf '\x1b[31m'"}, job.AllowAsked},
+		{Request{Kind: Write, Path: "docs/a\x1b]0;/../../.bashrc\x07"}, job.DenyAsked},
+		{Request{Kind: Host, Host: "example.com\u2066.evil.example"}, job.DenyAsked},
+		{Request{Kind: Tool, Tool: "look\U000e0041"}, job.DenyAsked},
+	} {
+		if got := p.Decide(c.r); got.Answer != c.want || (got.Answer == job.DenyAsked) != strings.Contains(got.Because, "would not see") {
+			t.Errorf("%+q: %+v, want %s", c.r, got, c.want)
+		}
+	}
+}
+
 // TestCommands is of commands that a job may run by a pattern, or may not for the
 // reason that is a part of what it is told.
 func TestCommands(t *testing.T) {
