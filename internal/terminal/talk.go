@@ -77,19 +77,23 @@ type part struct {
 	cells int  // of a line
 	end   bool // its end rather than its begin
 	code  bool
+	exact bool // it is what is judged or run: nothing is left out that a terminal would not show
 }
 
 // How much of each is shown before it is folded.
 var (
 	ofPrompt = part{lines: 12, cells: 2000}
 	ofWords  = part{lines: 40, cells: 4000}
-	ofCall   = part{lines: 3, cells: 400, code: true}
+	ofCall   = part{lines: 3, cells: 400, code: true, exact: true}
 	ofOutput = part{lines: 4, cells: 400, end: true, code: true}
-	ofDiff   = part{code: true}
+	ofDiff   = part{code: true, exact: true}
 )
 
 // show returns the lines of a text, folded to a part of it as f; a nil f shows all of it.
 func (t *Transcript) show(text string, p part, f *Folded) []TalkLine {
+	if p.exact {
+		text = Visible(strings.ReplaceAll(text, "\r\n", "\n"), "\n\t")
+	}
 	lines := cleanLines(strings.Trim(text, "\n"))
 	var out []TalkLine
 	put := func(lines []string) {

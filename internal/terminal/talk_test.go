@@ -3,6 +3,7 @@ package terminal
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +72,24 @@ func TestTranscript(t *testing.T) {
 			b.WriteString(strings.Join(l.lay(w, false, time.UTC), "\n") + "\n")
 		}
 		golden(t, fmt.Sprintf("talk/%d.txt", w), b.String())
+	}
+}
+
+// What is run, or would be changed, is shown with what a terminal would not show: the program that has it may see that.
+func TestTranscriptHidesNoCode(t *testing.T) {
+	const hides, shows = "echo \x1b]0;; rm -rf / ;\x07\u009b8m\u202edone", "echo ^[]0;; rm -rf / ;^G<U+009B>8m<U+202E>done"
+	tr := &Transcript{}
+	q := api.Question{Number: 1, Text: "may I run " + hides + "?", Command: hides, Decisions: []string{api.Allow}, Diff: "+" + hides}
+	zero := 0
+	for name, lines := range map[string][]TalkLine{
+		"question": tr.Question(&q, false), "diff of a question": tr.Question(&q, true)[1:], "patch": tr.Text(time.Time{}, "", "+a\n+"+hides+"\r\n"),
+		"what is asked": {{Text: Asked(&q)}},
+		"command":       tr.Event(&api.Event{Event: job.Event{Kind: job.EventCommand, Command: hides, ExitCode: &zero}}, true),
+		"change":        tr.Event(&api.Event{Event: job.Event{Kind: job.EventFile, Path: "x", Change: "modified", Text: "+" + hides}}, true),
+	} {
+		if !slices.ContainsFunc(lines, func(l TalkLine) bool { return strings.Contains(l.Text, shows) }) {
+			t.Errorf("%s: %+q, want %q", name, lines, shows)
+		}
 	}
 }
 

@@ -241,7 +241,7 @@ func TestAsked(t *testing.T) {
 	m := stood(t, &fake{picture: askingPicture()}, 100, 24, TopOptions{Colour: true})
 	golden(t, "top/asks.txt", strings.ReplaceAll(m.render(), "\x1b", "\\e")+"\n")
 	press(m, "r")
-	if want := "no, run rm -rf build echo done: _"; !strings.HasSuffix(m.render(), want) {
+	if want := "no, run rm -rf build^[[2J echo done: _"; !strings.HasSuffix(m.render(), want) {
 		t.Errorf("it does not ask why not: %s", m.render())
 	}
 }

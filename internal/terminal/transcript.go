@@ -92,11 +92,11 @@ func Asked(q *api.Question) string {
 	switch {
 	case len(q.Decisions) == 0:
 	case q.Command != "":
-		return "run " + Clean(q.Command)
+		return "run " + Clean(Visible(q.Command, "\n\t"))
 	case q.Path != "":
-		return Clean(q.Kind) + " " + Clean(q.Path)
+		return Clean(q.Kind) + " " + Clean(Visible(q.Path, "\n\t"))
 	case q.Host != "":
-		return "reach " + Clean(q.Host)
+		return "reach " + Clean(Visible(q.Host, "\n\t"))
 	}
 	return Clean(q.Text)
 }
