@@ -88,7 +88,7 @@ func TestTranscriptHidesNoCode(t *testing.T) {
 		"change":        tr.Event(&api.Event{Event: job.Event{Kind: job.EventFile, Path: "x", Change: "modified", Text: "+" + hides}}, true),
 	} {
 		if !slices.ContainsFunc(lines, func(l TalkLine) bool { return strings.Contains(l.Text, shows) }) {
-			t.Errorf("%s: %+q, want %q", name, lines, shows)
+			t.Errorf("%s: %+v, want %q", name, lines, shows)
 		}
 	}
 }
