@@ -97,7 +97,7 @@ export async function hostilePages(t) {
         puppet('fails', [...acts, {line: {type: 'result', status: 'failed', class: 'CONFIG', message: P, hint: P}}]),
         puppet('asks', [...acts, {line: {type: 'result', status: 'completed', answer: JSON.stringify({ask: P, needs_approval: true})}}], {oversight: {mode: 'autonomous_escalation'}}),
         chat('talks', [`say ${P}`, `ask words ${P}`].map((line) => line.replaceAll('\n', ' ')), {ask: {for: ['commands', 'words'], wait: '1h'}}),
-        chat('commands', [`ask run ${P}`], {ask: {for: ['commands', 'words'], wait: '1h'}}),
+        chat('commands', [`ask run ${P.replace(/[\u0000-\u001f\u200b\u202a-\u202e\u2066-\u2069\ufeff]/g, '')}`], {ask: {for: ['commands', 'words'], wait: '1h'}}),
         puppet('checked', [result({})], {verify: `echo '${P.replaceAll("'", '')}'; exit 1`, limits: {max_attempts: 1}}),
       ]).catch((error) => {
         throw new Error('submit: ' + error.message.slice(0, 2000));
@@ -212,6 +212,7 @@ export async function hostilePages(t) {
     await go('/jobs/' + args.planted[0]);
     await at('diff-file').first().waitFor();
     await text(at('diff'), '<img src=x onerror="window.__xss=1">');
+    await text(at('diff'), '\u27e8001B\u27e9]0;title\u27e80007\u27e9'); // code hides nothing
     await text(at('log'), '<img src=x onerror="window.__xss=1">');
     await text(at('why'), '<img src=x onerror="window.__xss=1">');
     await clean(page, 'the patch');

@@ -2,7 +2,7 @@
 // out, each file's hunks with line numbers. What is long is folded, and drawn only
 // when it is opened.
 
-import {h, append, replace, badge, visible, count, plural} from './dom.js';
+import {h, append, replace, badge, exact, count, plural} from './dom.js';
 
 const FOLD = 400; // lines of a file that is shown unfolded
 const PIECE = 1500; // lines that are drawn at once
@@ -146,7 +146,7 @@ export function diffView(text, {cut = false, whole, comments} = {}) {
     return h(
       'p',
       {class: 'empty', 'data-testid': 'diff'},
-      text.trim() ? h('pre', {class: 'prose'}, visible(text.slice(0, 20000))) : 'Nothing was changed.',
+      text.trim() ? h('pre', {class: 'prose'}, exact(text.slice(0, 20000))) : 'Nothing was changed.',
     );
   const all = h('div', {'data-testid': 'diff'});
   const added = files.reduce((n, f) => n + f.added, 0),
@@ -197,7 +197,7 @@ export function diffView(text, {cut = false, whole, comments} = {}) {
 
 const tones = {added: 'good', deleted: 'bad', renamed: 'idle'};
 const title = (f) =>
-  visible(
+  exact(
     f.change === 'renamed' && f.from !== f.to ? f.from + ' \u2192 ' + f.to : f.change === 'deleted' ? f.from || f.to : f.to || f.from,
   );
 
@@ -272,7 +272,7 @@ function lines(box, f, comments) {
 }
 
 function headRow(head) {
-  return h('tr', {class: 'hunk'}, h('td', {class: 'ln'}), h('td', {class: 'ln'}), h('td', {class: 'sign'}), h('td', {class: 'code'}, visible(head)));
+  return h('tr', {class: 'hunk'}, h('td', {class: 'ln'}), h('td', {class: 'ln'}), h('td', {class: 'sign'}), h('td', {class: 'code'}, exact(head)));
 }
 
 function lineRow(l) {
@@ -282,6 +282,6 @@ function lineRow(l) {
     h('td', {class: 'ln', 'data-n': l.old || ''}),
     h('td', {class: 'ln', 'data-n': l.new || ''}),
     h('td', {class: 'sign', 'aria-hidden': 'true'}, l.sign === '-' ? '\u2212' : l.sign.trim()),
-    h('td', {class: 'code'}, spoken[l.sign] ? h('span', {class: 'sr-only'}, spoken[l.sign]) : null, visible(l.text)),
+    h('td', {class: 'code'}, spoken[l.sign] ? h('span', {class: 'sr-only'}, spoken[l.sign]) : null, exact(l.text)),
   );
 }

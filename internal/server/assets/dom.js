@@ -113,11 +113,16 @@ export function link(strings, ...values) {
 // made harmless: colour codes are taken out, other control characters and those
 // that turn the direction of writing are shown by their code.
 export function visible(text) {
+  return exact(String(text ?? '').replace(/\u001b\[[0-?]*[ -/]*[@-~]|\u001b\][^\u0007\u001b]*(?:\u0007|\u001b\\)/g, ''));
+}
+
+// exact is visible for code that somebody judges: nothing is taken out, since what
+// runs it may do what a terminal would not show.
+export function exact(text) {
   return String(text ?? '')
-    .replace(/\u001b\[[0-?]*[ -/]*[@-~]|\u001b\][^\u0007\u001b]*(?:\u0007|\u001b\\)/g, '')
     .replace(/\r\n/g, '\n')
     .replace(
-      /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]/g,
+      /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u180e\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/gu,
       (c) => '\u27e8' + c.codePointAt(0).toString(16).toUpperCase().padStart(4, '0') + '\u27e9',
     );
 }

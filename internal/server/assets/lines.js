@@ -1,6 +1,6 @@
 // One event of a job's log as a line: what the agent says, runs and changes, what it is told and what it asks.
 
-import {h, badge, clockTime, firstLine, visible, duration, tokens, tokensOf, money, plural, count} from './dom.js';
+import {h, badge, clockTime, exact, firstLine, visible, duration, tokens, tokensOf, money, plural, count} from './dom.js';
 
 const LONG = 4000; // characters of a text that is shown unfolded
 
@@ -120,7 +120,7 @@ const kept = {fresh: 'computed', store: 'from the store', refused: 'not stored'}
 // about returns what a question is about, where its text does not say it.
 function about(e) {
   const what = e.command || e.path || '';
-  return what && !String(e.text ?? '').includes(what) ? h('pre', {class: 'ev-about'}, visible(what)) : null;
+  return what && !String(e.text ?? '').includes(what) ? h('pre', {class: 'ev-about'}, exact(what)) : null;
 }
 
 function cut(e) {

@@ -3,7 +3,7 @@
 // data-testid: questions, question (data-key is JOB/NUMBER), question-about, answer-once|job|tenant|no|words|choice,
 // question-text, question-problem, question-until, dialog-always, dialog-deny
 
-import {ago, ask, firstLine, h, jobLink, plural, setText, timeOf, toast, visible, zero} from './dom.js';
+import {ago, ask, exact, firstLine, h, jobLink, plural, setText, timeOf, toast, visible, zero} from './dom.js';
 import {api, path} from './api.js';
 import {changeView} from './diff.js';
 import {fieldsOf, formOf, valueOf} from './forms.js';
@@ -104,7 +104,7 @@ export class Questions {
         {class: 'question-head'},
         this.alone ? h('strong', null, capital(wantOf(q))) : [jobLink(q.job, q.name), ' ', wantOf(q)],
       ),
-      subject ? h('pre', {class: 'question-about', tabindex: '0', 'aria-label': 'What it is about', 'data-testid': 'question-about'}, visible(subject)) : null,
+      subject ? h('pre', {class: 'question-about', tabindex: '0', 'aria-label': 'What it is about', 'data-testid': 'question-about'}, exact(subject)) : null,
       q.text && !(subject && q.text.includes(subject) && q.text.length < subject.length + 30) ? h('p', {class: 'question-words wrap'}, visible(q.text)) : null,
       q.diff ? h('details', {class: 'question-diff', open: q.diff.length < 4000}, h('summary', null, 'What it would change'), changeView(q.diff)) : null,
       h('p', {class: 'small muted approval-meta'}, 'asked ', timeOf(q.asked_at), ' \u00b7 ', until, this.alone ? null : [' \u00b7 ', h('bdi', null, visible(q.tenant))]),
@@ -194,7 +194,7 @@ export class Questions {
   // always allows it for all jobs of the tenant, by the pattern that is shown.
   always(card) {
     const {q} = card;
-    const subject = visible(subjectOf(q));
+    const subject = exact(subjectOf(q));
     return ask({
       title: 'Always allow it to tenant ' + firstLine(visible(q.tenant), 64) + '?',
       text: `Every job of the tenant may then do this without being asked. It stands in scheduler grants ls until somebody revokes it.`,
