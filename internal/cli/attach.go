@@ -97,19 +97,19 @@ type talkView interface {
 	// Stand shows how things stand.
 	Stand(terminal.TalkStand)
 	// Written is what was written, line by line; it is closed when nothing more comes.
-	Written() <-chan string
+	Written() <-chan terminal.Written
 	Close() error
 }
 
 // plainLines is a talkView without a terminal.
 type plainLines struct {
 	out     io.Writer
-	written chan string
+	written chan terminal.Written
 	stop    chan struct{} // closed by Close
 }
 
 func newLines(con *console) *plainLines {
-	v := &plainLines{out: con.stdout, written: make(chan string), stop: make(chan struct{})}
+	v := &plainLines{out: con.stdout, written: make(chan terminal.Written), stop: make(chan struct{})}
 	if con.stdin == nil {
 		close(v.written)
 		return v
@@ -126,7 +126,7 @@ func (v *plainLines) read(in io.Reader) {
 		line, err := readLine(r, job.MaxMessage+1)
 		if strings.TrimSpace(line) != "" {
 			select {
-			case v.written <- line:
+			case v.written <- terminal.Written{Text: line}:
 			case <-v.stop:
 				return
 			}
@@ -153,7 +153,7 @@ func readLine(r *bufio.Reader, most int) (string, error) {
 
 func (v *plainLines) Show(lines []terminal.TalkLine) error { return terminal.WriteTalk(v.out, lines) }
 func (v *plainLines) Stand(terminal.TalkStand)             {}
-func (v *plainLines) Written() <-chan string               { return v.written }
+func (v *plainLines) Written() <-chan terminal.Written     { return v.written }
 
 func (v *plainLines) Close() error {
 	close(v.stop)

@@ -110,7 +110,7 @@ var talkNoon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // page is a talkView that a test reads and writes.
 type page struct {
-	written chan string
+	written chan terminal.Written
 
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -130,9 +130,9 @@ func (p *page) Show(lines []terminal.TalkLine) error {
 	}
 	return terminal.WriteTalk(&p.text, lines)
 }
-func (p *page) Stand(terminal.TalkStand) {}
-func (p *page) Written() <-chan string   { return p.written }
-func (p *page) Close() error             { return nil }
+func (p *page) Stand(terminal.TalkStand)         {}
+func (p *page) Written() <-chan terminal.Written { return p.written }
+func (p *page) Close() error                     { return nil }
 
 // await waits until a text is on the page.
 func (p *page) await(t *testing.T, text string) {
@@ -178,7 +178,7 @@ func (s *conversing) open(t *testing.T, id string, person bool) (p *page, ended 
 	if err != nil {
 		t.Fatal(err)
 	}
-	p = &page{written: make(chan string), grew: make(chan struct{}, 1)}
+	p = &page{written: make(chan terminal.Written), grew: make(chan struct{}, 1)}
 	a := &attached{con: m.con, at: m.at, p: peer, by: "ann", view: p, person: person, every: time.Millisecond}
 	over := make(chan error, 1)
 	go func() {
@@ -222,9 +222,9 @@ func TestAttachFollows(t *testing.T) {
 	}
 	p, left := s.sit(t, "first", true)
 	p.await(t, "first says 1250")
-	p.written <- "go on"
-	p.written <- "and on"
-	p.written <- "too much"
+	p.written <- terminal.Written{Text: "go on"}
+	p.written <- terminal.Written{Text: "and on"}
+	p.written <- terminal.Written{Text: "too much"}
 	p.await(t, "told: and on")
 	p.await(t, "refused with 409")
 	a := left()
@@ -327,10 +327,15 @@ func TestAttachAnswers(t *testing.T) {
 		}
 		p, left := s.sit(t, "talk", person)
 		p.await(t, "asks 1")
-		p.written <- "No, use make"
+		if person {
+			// What was written before it was asked, while all of it was shown, answers nothing.
+			p.written <- terminal.Written{Text: "yes", Asks: "talk/7"}
+			p.await(t, "question 1 was not asked yet")
+		}
+		p.written <- terminal.Written{Text: "No, use make", Asks: "talk/1"}
 		if !person {
 			p.await(t, "(it was told)")
-			p.written <- "/answer 1 No, use make"
+			p.written <- terminal.Written{Text: "/answer 1 No, use make"}
 		}
 		p.await(t, "(question 1: it was given to the agent)")
 		if !person {

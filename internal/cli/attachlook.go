@@ -130,7 +130,7 @@ func (a *attached) stand() {
 		s.Text, s.Lost = s.Text+" · "+a.unheard(), true
 	}
 	if q := a.asks(); q != nil {
-		s.Asks, s.How = fmt.Sprintf("asks %d: %s", q.Number, terminal.Asked(q)), "yes · no WORDS · always · stop"
+		s.Asks, s.How, s.Name = fmt.Sprintf("asks %d: %s", q.Number, terminal.Asked(q)), "yes · no WORDS · always · stop", nameOf(q)
 		if len(q.Decisions) == 0 {
 			s.How = "your line is the answer"
 		}

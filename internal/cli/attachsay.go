@@ -36,14 +36,14 @@ const attachHelp = `a line is told to the agent; while it asks, a line answers:
 ctrl-j begins another line of a message; ↑ ↓ call back what was written`
 
 // write takes a line that was written; leave says that it is the wish to go.
-func (a *attached) write(line string) (leave bool) {
-	line = strings.TrimSpace(line)
+func (a *attached) write(w terminal.Written) (leave bool) {
+	line := strings.TrimSpace(w.Text)
 	verb, rest, _ := strings.Cut(line, " ")
 	rest = strings.TrimSpace(rest)
 	switch {
 	case line == "":
 	case !strings.HasPrefix(line, "/"):
-		a.say(line)
+		a.say(line, w.Asks)
 	case verb == "/quit":
 		return true
 	case verb == "/help":
@@ -129,11 +129,16 @@ func unreached(err error) bool {
 func (a *attached) change(do func(*peer) error) error { return a.at.do(do) }
 
 // say is a line that is no command: an answer while something is asked, else a message. What is not
-// written at a terminal answers by /answer.
-func (a *attached) say(line string) {
+// written at a terminal answers by /answer. asked names what was asked when it was written: an agent that asks
+// something else meanwhile has no answer to that.
+func (a *attached) say(line, asked string) {
 	if a.person {
 		q := a.asks()
 		if in, ok := answerOfLine(q, line); ok {
+			if nameOf(q) != asked {
+				a.refuse(fmt.Errorf("question %d was not asked yet when you wrote that: read it, and answer again", q.Number))
+				return
+			}
 			a.answerWith(q.Number, in)
 			return
 		}
@@ -154,6 +159,9 @@ func (a *attached) asks() *api.Question {
 	}
 	return nil
 }
+
+// nameOf names a question among those of all jobs.
+func nameOf(q *api.Question) string { return fmt.Sprintf("%s/%d", q.Job, q.Number) }
 
 // answerOfLine returns the answer that a line is to a question, if it is one.
 func answerOfLine(q *api.Question, line string) (in api.AnswerQuestion, ok bool) {

@@ -26,6 +26,13 @@ type TalkStand struct {
 	Lost bool   // nobody hears what is written
 	Asks string // what the agent asks; "" nothing
 	How  string // to answer that
+	Name string // of what is asked, for Written
+}
+
+// Written is a line that the person has written.
+type Written struct {
+	Text string
+	Asks string // TalkStand.Name when it was written
 }
 
 // maxWritten is how many lines may wait until somebody has time for them.
@@ -36,7 +43,7 @@ const maxWritten = 100
 type Talk struct {
 	opts    TalkOptions
 	program *tea.Program
-	written chan string
+	written chan Written
 	drawn   chan struct{} // closed when the first frame is on the screen
 	gone    chan struct{} // closed when the program has ended
 	err     error         // of the program, when it is gone
@@ -68,7 +75,7 @@ func OpenTalk(ctx context.Context, in, out *os.File, opts TalkOptions) *Talk {
 	if opts.Zone == nil {
 		opts.Zone = time.Local
 	}
-	t := &Talk{opts: opts, written: make(chan string, maxWritten), drawn: make(chan struct{}), gone: make(chan struct{}), width: width{n: 80}}
+	t := &Talk{opts: opts, written: make(chan Written, maxWritten), drawn: make(chan struct{}), gone: make(chan struct{}), width: width{n: 80}}
 	profile := colorprofile.ASCII
 	if opts.Colour {
 		profile = colorprofile.ANSI
@@ -113,7 +120,7 @@ func (t *Talk) Stand(s TalkStand) {
 
 // Written is what the person has written, each with Enter at its end. It is closed when the person has
 // left, or the terminal was closed.
-func (t *Talk) Written() <-chan string { return t.written }
+func (t *Talk) Written() <-chan Written { return t.written }
 
 // Close gives the terminal back as it was. The error is that of the terminal.
 func (t *Talk) Close() error {
@@ -182,7 +189,7 @@ func (m *talkModel) key(k tea.KeyPressMsg) tea.Cmd {
 	case "enter":
 		m.write(m.input.String())
 	case "ctrl+o":
-		m.talk.offer("/more")
+		m.talk.offer(Written{Text: "/more"})
 	case "esc":
 		m.input.set("")
 	case "up", "ctrl+p":
@@ -205,7 +212,7 @@ func (m *talkModel) write(text string) {
 	if text == "" {
 		return
 	}
-	if !m.talk.offer(text) {
+	if !m.talk.offer(Written{text, m.stand.Name}) {
 		m.say = "what was written before waits still: try again"
 		return
 	}
@@ -218,9 +225,9 @@ func (m *talkModel) write(text string) {
 }
 
 // offer passes on what was written; false: too much waits.
-func (t *Talk) offer(text string) bool {
+func (t *Talk) offer(line Written) bool {
 	select {
-	case t.written <- text:
+	case t.written <- line:
 		return true
 	default:
 		return false

@@ -93,7 +93,7 @@ func TestWindow(t *testing.T) {
 
 // talkOf returns the model of a conversation without a terminal.
 func talkOf(w int) *talkModel {
-	m := &talkModel{talk: &Talk{written: make(chan string, maxWritten)}, input: typing{many: true}}
+	m := &talkModel{talk: &Talk{written: make(chan Written, maxWritten)}, input: typing{many: true}}
 	m.Update(tea.WindowSizeMsg{Width: w, Height: 24})
 	return m
 }
@@ -104,12 +104,12 @@ func TestWritten(t *testing.T) {
 		m.Update(k)
 	}
 	for _, want := range []string{"one", "two\nlines", "two\nlinesx", "cde", "/more"} {
-		if got := <-m.talk.written; got != want {
+		if got := <-m.talk.written; got.Text != want {
 			t.Errorf("%q was written, want %q", got, want)
 		}
 	}
 	for range maxWritten {
-		m.talk.offer("x")
+		m.talk.offer(Written{Text: "x"})
 	}
 	for _, k := range keysOf("kept<enter>") {
 		m.Update(k)
