@@ -74,6 +74,7 @@ func TestBounds(t *testing.T) {
 func TestClean(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain\n\ttext": "plain\n\ttext", "a\x1b[31mb\x00c\r": "a[31mbc", "left\u202eright": "leftright", "bad\xffbyte": "bad\uFFFDbyte", "ümläut": "ümläut",
+		"hid\U000e0068\U000e0069\u2060den": "hidden", "\U0001f468\u200d\U0001f4bb": "\U0001f468\u200d\U0001f4bb",
 	} {
 		if got := Clean(text); got != want {
 			t.Errorf("Clean(%q) = %q, want %q", text, got, want)

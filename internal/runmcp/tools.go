@@ -145,11 +145,12 @@ type Notes struct {
 	Notes []Note `json:"notes"`
 }
 
-// Clean returns text without what is no text: control characters other than tabs and ends of lines, characters that turn the
-// direction of what follows, and what is no UTF-8.
+// Clean returns text without what a person who reads it would not see, and a model would: control characters other than tabs and
+// ends of lines, characters that have no shape or turn the direction of what follows, and what is no UTF-8. Those that join
+// letters and emoji (U+200C, U+200D) stay.
 func Clean(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && unicode.In(r, unicode.Cc, unicode.Bidi_Control) {
+		if !strings.ContainsRune("\n\t\u200c\u200d", r) && unicode.In(r, unicode.Cc, unicode.Cf) {
 			return -1
 		}
 		return r
