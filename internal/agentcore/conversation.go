@@ -191,6 +191,9 @@ func (c *conversation) ask(q worker.Question) {
 		return
 	case c.open[q.ID] != nil:
 		return // the answer comes
+	case len(q.Command)+len(q.Path)+len(q.Host)+len(q.Tool) > job.MaxEventText:
+		c.answer(worker.Answer{Question: q.ID, Text: fmt.Sprintf("it is too long to ask a person about: say it in at most %d bytes", job.MaxEventText)})
+		return
 	case len(c.open) >= maxAsked:
 		c.answer(worker.Answer{Question: q.ID, Text: fmt.Sprintf("%d questions wait for a person already", maxAsked)})
 		return
@@ -211,10 +214,11 @@ func (c *conversation) askPerson(entry *asked) {
 	c.open[q.ID] = entry
 	wire := c.wire(entry)
 	c.beside.Go(func() { c.put(wire) })
-	c.emit(job.Event{Kind: job.EventQuestion, Ref: entry.id, Text: q.Text, Tool: q.Tool, Command: q.Command, Path: q.Path})
+	c.emit(job.Event{Kind: job.EventQuestion, Ref: entry.id, Text: wire.Text, Tool: wire.Tool, Command: wire.Command, Path: wire.Path})
 	if first {
-		c.emit(job.Event{Kind: job.EventState, State: job.WaitingApproval, Text: oneLine(q.Text)})
+		c.emit(job.Event{Kind: job.EventState, State: job.WaitingApproval, Text: oneLine(wire.Text)})
 	}
+	q.Text, q.Diff, q.Input, q.Schema = "", "", nil, nil // can be large, and are not needed any more
 }
 
 // askWords asks a person for words, and returns the answer, or why there is none. It calls tick now and then while it waits.
@@ -327,7 +331,8 @@ func (c *conversation) callWithin(ctx context.Context, method string, params, re
 		defer cancel()
 		err := c.peer.Call(ctx, method, params, result)
 		var refused *ipc.Error
-		if errors.As(err, &refused) && refused.Code == ipc.CodeMethodNotFound || errors.Is(err, ipc.ErrClosed) || errors.Is(err, ipc.ErrEOF) {
+		var oversize *ipc.OversizeError
+		if errors.As(err, &refused) && refused.Code == ipc.CodeMethodNotFound || errors.As(err, &oversize) || errors.Is(err, ipc.ErrClosed) || errors.Is(err, ipc.ErrEOF) {
 			return backoff.Permanent(err)
 		}
 		return err

@@ -102,6 +102,26 @@ func TestQuestionsOfOneID(t *testing.T) {
 	}
 }
 
+// TestLongQuestion: what a question takes of events is bounded as what a person is shown.
+func TestLongQuestion(t *testing.T) {
+	c := conversing(t, `read task
+echo '{"type":"hello","protocol":1,"converses":["questions"]}'
+long=$(head -c 20000 /dev/zero | tr '\0' x)
+echo "{\"type\":\"question\",\"id\":\"1\",\"kind\":\"command\",\"command\":\"make $long\",\"text\":\"run $long?\",\"decisions\":[\"allow\",\"deny\"]}"
+read answer
+echo '{"type":"result","status":"completed"}'
+`)
+	defer c.end()
+	c.runAsking(func(s *job.Spec) { s.Ask.Wait = job.Duration(100 * time.Millisecond) })
+	e := c.await(func(e job.Event) bool { return e.Kind == job.EventQuestion })
+	if q := c.question(); e.Text != q.Text || e.Command != q.Command || len(q.Text) > 9000 {
+		t.Errorf("the event has %d and %d bytes, the question %d and %d", len(e.Text), len(e.Command), len(q.Text), len(q.Command))
+	}
+	if o := c.outcome(); o.State != job.RunCompleted {
+		t.Errorf("outcome %+v", o)
+	}
+}
+
 // TestNobodyAnswers: the time that a run waits for a person is not the job's, and is over when the job says.
 func TestNobodyAnswers(t *testing.T) {
 	c := conversing(t, asker)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -311,6 +312,32 @@ func TestLeadGathers(t *testing.T) {
 	var notes struct{ Notes []ipc.Note }
 	if refused := a.use("note", map[string]any{"key": "plan", "text": "first\x00 a"}, &notes); refused != "" || len(notes.Notes) != 1 || notes.Notes[0].Text != "first a" {
 		t.Errorf("notes %+v, refused %q", notes, refused)
+	}
+}
+
+// TestLeadSaysTooMuch: what the scheduler cannot be told is refused at once, rather than tried again until the call ends.
+func TestLeadSaysTooMuch(t *testing.T) {
+	a := lead(t, nil)
+	defer a.close()
+	// A line separator has 3 bytes, and 6 where it is passed on.
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"submit_job","arguments":{"name":"a","instructions":"` + strings.Repeat("\u2028", 200_000) + `"}}}`
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+a.key)
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if text, err := io.ReadAll(answer.Body); err != nil || !strings.Contains(string(text), "over the limit") {
+		t.Errorf("answered %d %.500q, %v", answer.StatusCode, text, err)
+	}
+	if refused := a.use("submit_job", map[string]any{"name": "a", "instructions": "less"}, &struct{}{}); refused != "" {
+		t.Error(refused)
 	}
 }
 
