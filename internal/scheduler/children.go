@@ -258,6 +258,9 @@ func (s *Children) withdraw(ctx context.Context, c *supervisor.Core, r ipc.Cance
 	return out, err
 }
 
+// maxWhy bounds why a child has failed, in bytes: all children of a job fit into a frame, whatever their agents wrote.
+const maxWhy = 1 << 10
+
 // wire returns how a child stands, as a core is told it.
 func (c *child) wire() ipc.Child {
 	e := &c.entry
@@ -277,7 +280,7 @@ func (c *child) wire() ipc.Child {
 	case e.State == job.Queued && e.Held == "":
 		out.State = "queued"
 	}
-	out.Why, _ = job.Cut(out.Why, 2<<10)
+	out.Why, _ = job.Cut(out.Why, maxWhy)
 	return out
 }
 
