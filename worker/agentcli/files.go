@@ -95,6 +95,27 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
+// maxOwn bounds what is read of a program's home, in bytes.
+const maxOwn = 4 << 20
+
+// ReadOwnJSON reads an object that a program has left in its home; nil if there is none. A link there is none: it may lead to
+// what the run may not see.
+func ReadOwnJSON(path string) map[string]json.RawMessage {
+	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	f, err := Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	var own map[string]json.RawMessage
+	if data, err := io.ReadAll(io.LimitReader(f, maxOwn)); err != nil || json.Unmarshal(data, &own) != nil {
+		return nil
+	}
+	return own
+}
+
 // ReadJSON reads an object of the user's, which errors call name: nil if there
 // is no such file. plain, if not nil, makes JSON of what the file holds.
 func ReadJSON(path, name string, plain func([]byte) []byte) (map[string]json.RawMessage, error) {

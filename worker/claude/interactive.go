@@ -50,12 +50,8 @@ const keyEnd = 20
 // folder's own settings stay out is said on the command line.
 func (h home) welcome(t *worker.Task) error {
 	file := filepath.Join(h.dir, ".claude.json")
-	account, err := agentcli.ReadJSON(file, "claude account", nil)
-	if err != nil {
-		account = nil // a run may have left anything there
-	}
 	own := map[string]any{}
-	for name, value := range account {
+	for name, value := range agentcli.ReadOwnJSON(file) {
 		own[name] = value
 	}
 	own["hasCompletedOnboarding"] = true
