@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/agentsched/agentsched/job"
@@ -155,11 +156,35 @@ func SystemPrompt(t *worker.Task, name string) (path string, err error) {
 	return path, WriteFile(path, []byte(t.SystemPrompt))
 }
 
-// MakeFolders makes private folders of a run, and those that they are in.
-func MakeFolders(paths ...string) error {
+// MakeFolders makes private folders of a run, and those below home that they are in. What an earlier attempt has put in the place
+// of one, such as a link, is removed: what is written into the folder would be written where the link leads.
+func MakeFolders(home string, paths ...string) error {
 	for _, path := range paths {
-		if err := os.MkdirAll(path, 0o700); err != nil {
+		if err := makeFolder(home, path); err != nil {
 			return fmt.Errorf("make private folder: %w", err)
+		}
+	}
+	return nil
+}
+
+func makeFolder(home, path string) error {
+	within, err := filepath.Rel(home, path)
+	if err != nil || !filepath.IsLocal(within) {
+		return fmt.Errorf("%s is not in %s", path, home)
+	}
+	at := home
+	if err := os.MkdirAll(at, 0o700); err != nil {
+		return err
+	}
+	for name := range strings.SplitSeq(within, string(filepath.Separator)) {
+		at = filepath.Join(at, name)
+		if info, err := os.Lstat(at); err == nil && !info.IsDir() {
+			if err := os.Remove(at); err != nil {
+				return err
+			}
+		}
+		if err := os.Mkdir(at, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
 		}
 	}
 	return nil

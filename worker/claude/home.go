@@ -36,7 +36,7 @@ type home struct {
 // HOME stays the user's, so that git, ssh and the like work in commands.
 func prepareHome(t *worker.Task, g grant) (home, error) {
 	h := home{dir: filepath.Join(t.Home, "claude"), permissions: filepath.Join(t.Scratch, "permissions.json")}
-	if err := agentcli.MakeFolders(h.dir); err != nil {
+	if err := agentcli.MakeFolders(t.Home, h.dir); err != nil {
 		return h, err
 	}
 	users := usersFiles(t.UserEnv)
@@ -237,7 +237,7 @@ func (h home) bringSession(id, dir string) error {
 	if err != nil || len(found) != 1 || filepath.Dir(found[0]) == there {
 		return nil // it is there, or nowhere; or the program itself made more of it
 	}
-	if err := agentcli.MakeFolders(there); err != nil {
+	if err := agentcli.MakeFolders(h.dir, there); err != nil {
 		return err
 	}
 	for _, name := range []string{id, id + ".jsonl"} { // the one by which it is found comes last

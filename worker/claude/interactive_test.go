@@ -38,3 +38,22 @@ func TestInteractiveHidesUsersFiles(t *testing.T) {
 		t.Errorf("the user's file: %s", text)
 	}
 }
+
+// TestHomeFollowsNoLink: a run that has put a link in the place of its home does not have the user's own files written over when
+// its job goes on.
+func TestHomeFollowsNoLink(t *testing.T) {
+	tk, user := task(t)
+	workertest.Confine(t, tk, gateway)
+	settings := filepath.Join(user, ".claude", "settings.json")
+	workertest.Write(t, settings, `{"hooks":{}}`)
+	if err := os.MkdirAll(tk.Home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Dir(settings), filepath.Join(tk.Home, "claude")); err != nil {
+		t.Fatal(err)
+	}
+	start(t, tk)
+	if text := string(workertest.Read(t, settings)); text != `{"hooks":{}}` {
+		t.Errorf("the user's settings: %s", text)
+	}
+}

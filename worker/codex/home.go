@@ -30,7 +30,7 @@ type home struct {
 // confined.
 func prepareHome(t *worker.Task, g grant) (home, error) {
 	h := home{dir: filepath.Join(t.Home, "codex"), env: t.Environ}
-	if err := agentcli.MakeFolders(h.dir); err != nil {
+	if err := agentcli.MakeFolders(t.Home, h.dir); err != nil {
 		return h, err
 	}
 	// Rules of an earlier attempt's could allow commands that are to be asked about.
@@ -89,7 +89,7 @@ func (h *home) shareLogin(t *worker.Task, users string) error {
 // The common /tmp is left out: other runs' files may lie there.
 func (h *home) ownSandbox(t *worker.Task, g grant, config map[string]any) error {
 	tmp, cache := filepath.Join(t.Scratch, "tmp"), filepath.Join(t.Home, "go-build")
-	if err := agentcli.MakeFolders(tmp, cache); err != nil {
+	if err := errors.Join(agentcli.MakeFolders(t.Scratch, tmp), agentcli.MakeFolders(t.Home, cache)); err != nil {
 		return err
 	}
 	config["sandbox_workspace_write"] = map[string]any{

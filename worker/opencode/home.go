@@ -39,7 +39,7 @@ func prepareHome(t *worker.Task) (home, error) {
 	for _, f := range folders {
 		own := folder(t.UserEnv, f.variable, f.usual)
 		users = append(users, filepath.Join(own, program.Name))
-		if err := agentcli.MakeFolders(filepath.Join(f.private, program.Name)); err != nil {
+		if err := agentcli.MakeFolders(t.Home, filepath.Join(f.private, program.Name)); err != nil {
 			return h, err
 		}
 		if !t.Confined {
