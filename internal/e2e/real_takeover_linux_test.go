@@ -11,14 +11,14 @@ import (
 // hands are how a person uses each CLI: what it asks first, and by which keys one leaves it.
 var hands = map[job.WorkerKind]struct{ asks, leave string }{
 	"claude":   {leave: "\x03\x03"},
-	"codex":    {asks: "Open restricted", leave: "\x03\x03"},
+	"codex":    {asks: "Open restricted", leave: "\x04"},
 	"opencode": {leave: "\x03"},
 }
 
 // TestRealTakeover: a person takes a job over whose agent works, sees its session in its own program, in the job's sandbox, asks
 // the model, leaves and hands the job back. Its next attempt goes on in the session and folder.
 func TestRealTakeover(t *testing.T) {
-	eachCLI(t, "claude", func(t *testing.T, kind job.WorkerKind) {
+	eachCLI(t, "claude codex", func(t *testing.T, kind job.WorkerKind) {
 		b := newBench(t)
 		b.use(kind)
 		nap := b.nap()
@@ -32,13 +32,14 @@ func TestRealTakeover(t *testing.T) {
 		}
 		x := b.takeOver("hands")
 		if asks := hands[kind].asks; asks != "" {
-			x.AwaitShown(asks)
-			x.Press("\r")
+			x.Dismiss(asks, "\r")
 		}
 		x.AwaitShown("Never mind the gap.")
-		x.Press("hello\r")
+		x.Press("hello")
+		x.AwaitShown("hello")
+		x.Press("\r") // by itself: with what comes in one piece it would be a new line of a text that was pasted
 		x.AwaitShown("Said by the model.")
-		x.Press(hands[kind].leave)
+		x.leave(hands[kind].leave)
 		x.left()
 		if screen := x.Screen(); !strings.Contains(screen, "is in your hands") {
 			t.Errorf("the screen: %q", screen)

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/agentsched/agentsched/internal/proc"
 	"github.com/agentsched/agentsched/internal/terminaltest"
@@ -19,20 +19,29 @@ import (
 // seat is a terminal in which somebody has taken a job over.
 type seat struct {
 	*terminaltest.Terminal
-	b   *bench
-	cmd *exec.Cmd
+	b     *bench
+	cmd   *exec.Cmd
+	ended chan struct{}
 }
 
 // takeOver starts `scheduler takeover` in a terminal.
 func (b *bench) takeOver(name string) *seat {
 	b.t.Helper()
-	x := &seat{Terminal: terminaltest.Open(b.t, 160, 50), b: b}
+	x := &seat{Terminal: terminaltest.Open(b.t, 160, 50), b: b, ended: make(chan struct{})}
 	x.cmd = exec.Command(schedulerProgram(), "--state", b.state, "--config", b.configFile(), "takeover", name)
 	x.cmd.Env, x.cmd.Dir, x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr = append(b.env, "TERM=xterm-256color", "SHELL=/bin/sh"), b.dir, x.Slave, x.Slave, x.Slave
 	x.cmd.SysProcAttr = b.as(&syscall.SysProcAttr{Setsid: true, Setctty: true})
 	if err := x.cmd.Start(); err != nil {
 		b.t.Fatal(err)
 	}
+	go func() {
+		defer close(x.ended)
+		x.cmd.Wait() //nolint:errcheck // what it ends with is the program's
+	}()
+	b.t.Cleanup(func() { // a test that fails leaves it running
+		x.cmd.Process.Kill() //nolint:errcheck // it may have ended
+		<-x.ended
+	})
 	x.Answers = true
 	x.Watch()
 	return x
@@ -45,18 +54,35 @@ func (x *seat) ready() {
 	x.AwaitShown("ready")
 }
 
+// leave types the key by which one leaves the program, again if that only ended what it did.
+func (x *seat) leave(key string) {
+	x.b.t.Helper()
+	again, late := time.NewTicker(time.Second), testrun.After(x.b.t)
+	defer again.Stop()
+	for x.Press(key); ; x.Press(key) {
+		select {
+		case <-x.ended:
+			return
+		case <-late:
+			return // which left tells
+		case <-again.C:
+		}
+	}
+}
+
 // left waits for the end of the command and checks that the terminal is as it was, and that nothing of the program lives.
 func (x *seat) left() {
 	x.b.t.Helper()
-	err := x.cmd.Wait()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		x.b.t.Fatal(err)
+	select {
+	case <-x.ended:
+	case <-testrun.After(x.b.t):
+		x.b.t.Fatalf("the command does not end. On the screen stands:\n%s", x.Shown())
 	}
 	if !testrun.Within(x.b.t, emptyWithin, func() bool { return x.Settings() == x.Initial }) {
 		x.b.t.Error("the terminal is not as it was")
 	}
 	var alive []proc.Proc
+	var err error
 	if !testrun.Within(x.b.t, emptyWithin, func() bool {
 		alive, err = proc.Alive(x.b.instance() + "/exec/")
 		return err == nil && len(alive) == 0

@@ -125,7 +125,7 @@ var joined = map[string]string{
 	"internal/faults/act":    "",
 	"internal/faults/puppet": "internal/faults/act",
 	"internal/pgtest":        "internal/testrun", // PostgreSQL servers for tests of several packages, which its keeper outlives
-	"internal/terminaltest":  "",
+	"internal/terminaltest":  "internal/testrun",
 	"internal/testrun":       "", // what the tests of several packages that start processes share
 	"internal/house":         "",
 	// How large all of it is, and should be.

@@ -8,10 +8,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/charmbracelet/x/vt"
 	"golang.org/x/sys/unix"
+
+	"github.com/agentsched/agentsched/internal/testrun"
 )
 
 // Terminal is a pseudo terminal. Its methods end the test where they fail.
@@ -29,7 +32,6 @@ type Terminal struct {
 	reader sync.WaitGroup
 
 	mu    sync.Mutex // guards what follows
-	grown *sync.Cond // the output did, or ended
 	out   strings.Builder
 	shown *vt.Emulator // what a person would see of out
 	ended bool
@@ -55,7 +57,6 @@ func Open(t *testing.T, width, height uint16) *Terminal {
 		t.Fatal(err)
 	}
 	x := &Terminal{t: t, master: master, Slave: slave, shown: vt.NewEmulator(int(width), int(height))}
-	x.grown = sync.NewCond(&x.mu)
 	x.Resize(width, height)
 	x.Initial = x.Settings()
 	return x
@@ -83,7 +84,6 @@ func (x *Terminal) read() {
 		x.out.Write(buf[:n])
 		x.shown.Write(buf[:n])
 		x.ended = err != nil
-		x.grown.Broadcast()
 		x.mu.Unlock()
 		if err != nil {
 			return
@@ -95,15 +95,7 @@ func (x *Terminal) read() {
 // behind everything that came so far.
 func (x *Terminal) Await(mark int, text string) int {
 	x.t.Helper()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for !strings.Contains(ansi.Strip(x.out.String()[mark:]), text) {
-		if x.ended {
-			x.t.Fatalf("%q never came to the screen: %q", text, x.out.String())
-		}
-		x.grown.Wait()
-	}
-	return x.out.Len()
+	return x.await(text, func() bool { return strings.Contains(ansi.Strip(x.out.String()[mark:]), text) })
 }
 
 // AwaitShown waits until text is to be seen on the screen, on one line. A view that is
@@ -112,15 +104,50 @@ func (x *Terminal) Await(mark int, text string) int {
 // everything that came so far.
 func (x *Terminal) AwaitShown(text string) int {
 	x.t.Helper()
+	return x.await(text, func() bool { return strings.Contains(x.shown.String(), text) })
+}
+
+func (x *Terminal) await(text string, holds func() bool) (mark int) {
+	x.t.Helper()
+	var is, ended bool
+	testrun.Until(x.t, func() bool {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		is, ended, mark = holds(), x.ended, x.out.Len()
+		return is || ended
+	})
+	if !is {
+		x.t.Fatalf("%q never came to the screen (which has ended: %t), where stands:\n%s", text, ended, x.Shown())
+	}
+	return mark
+}
+
+// Shown returns what stands on the screen.
+func (x *Terminal) Shown() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for !strings.Contains(x.shown.String(), text) {
-		if x.ended {
-			x.t.Fatalf("%q never stood on the screen, which is in the end:\n%s", text, x.shown.String())
+	return x.shown.String()
+}
+
+// Dismiss types a key until text has gone from the screen. A program that asks what one
+// must not consent to by accident throws away what is typed while it begins to ask, and
+// says nothing of that: so the key is typed again if it had no effect.
+func (x *Terminal) Dismiss(text, key string) {
+	x.t.Helper()
+	x.AwaitShown(text)
+	typed := time.Time{}
+	if !testrun.Until(x.t, func() bool {
+		if !strings.Contains(x.Shown(), text) {
+			return true
 		}
-		x.grown.Wait()
+		if time.Since(typed) >= time.Second { // else the last one may be about to have it
+			typed = time.Now()
+			x.Press(key)
+		}
+		return false
+	}) {
+		x.t.Fatalf("%q stays on the screen", text)
 	}
-	return x.out.Len()
 }
 
 // Press types keys.
