@@ -124,7 +124,7 @@ func TestTakeover(t *testing.T) {
 
 			x := b.takeOver("talk")
 			x.ready()
-			x.Press("stty size; echo of a person >by-hand; echo all ''done\r")
+			x.Press("stty size </dev/tty; echo of a person >by-hand; echo all ''done\r")
 			x.AwaitShown("all done")
 			x.AwaitShown("50 160")
 			x.Resize(120, 40)

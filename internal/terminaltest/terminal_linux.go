@@ -129,19 +129,22 @@ func (x *Terminal) Shown() string {
 	return x.shown.String()
 }
 
-// Dismiss types a key until text has gone from the screen. A program that asks what one
-// must not consent to by accident throws away what is typed while it begins to ask, and
-// says nothing of that: so the key is typed again if it had no effect.
+// dismissal is for how long Dismiss lets a question stand before it types, and types again.
+const dismissal = 2 * time.Second
+
+// Dismiss types a key until text has gone from the screen, as a person who has read it. A
+// program that asks what one must not consent to by accident throws away what is typed
+// when it begins to ask: codex does for up to a second, says nothing of that, and may even
+// end with an error where something comes just then.
 func (x *Terminal) Dismiss(text, key string) {
 	x.t.Helper()
 	x.AwaitShown(text)
-	typed := time.Time{}
-	if !testrun.Until(x.t, func() bool {
+	if last := time.Now(); !testrun.Until(x.t, func() bool {
 		if !strings.Contains(x.Shown(), text) {
 			return true
 		}
-		if time.Since(typed) >= time.Second { // else the last one may be about to have it
-			typed = time.Now()
+		if time.Since(last) >= dismissal {
+			last = time.Now()
 			x.Press(key)
 		}
 		return false
