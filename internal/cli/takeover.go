@@ -114,6 +114,13 @@ func (t *takeover) above(ctx context.Context, ref string) error {
 		if ended = j.Job.State.Terminal(); ended {
 			return nil
 		}
+		c, err := confinedJobOf(ctx, t.con, t.prog, p, dir, &j)
+		if err == nil {
+			err = c.knowsWorker() // before the job is taken from its agent
+		}
+		if err != nil {
+			return err
+		}
 		return t.take(ctx, p, ref)
 	})
 	if err != nil {
@@ -270,6 +277,14 @@ func (t *takeover) below(ctx context.Context, ref string) error {
 	})
 }
 
+// knowsWorker refuses a worker that this program has no settings of.
+func (c *confinedJob) knowsWorker() error {
+	if c.adapter != nil {
+		return nil
+	}
+	return usage(fmt.Errorf("worker %s of job %s is unknown to this program", c.of.Worker, c.name), "add it to workers of the configuration, or name that which has it by --config")
+}
+
 // person returns what a person needs who goes on with the session of the job.
 func (c *confinedJob) person(con *console, j *api.JobDetail) (agentcore.Person, error) {
 	e := &j.Job
@@ -285,7 +300,7 @@ func (c *confinedJob) person(con *console, j *api.JobDetail) (agentcore.Person, 
 	case c.tree == nil:
 		return p, usage(fmt.Errorf("job %s has no folder: it has not started, or was cleaned", c.name))
 	case c.adapter == nil:
-		return p, usage(fmt.Errorf("worker %s of job %s is unknown to this program", c.of.Worker, c.name), "add it to workers of the configuration")
+		return p, c.knowsWorker()
 	case p.Session == "":
 		return p, usage(fmt.Errorf("job %s has no session to go on with", c.name), "its next attempt begins a new one, and its folder anew; `scheduler sandbox exec` runs a command there")
 	case !e.State.Terminal() && e.Held != job.HeldByPerson:

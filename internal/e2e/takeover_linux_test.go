@@ -79,7 +79,7 @@ func (x *seat) left() {
 		x.b.t.Fatalf("the command does not end. On the screen stands:\n%s", x.Shown())
 	}
 	if !testrun.Within(x.b.t, emptyWithin, func() bool { return x.Settings() == x.Initial }) {
-		x.b.t.Error("the terminal is not as it was")
+		x.b.t.Errorf("the terminal is not as it was:\n%+v, want\n%+v", x.Settings(), x.Initial)
 	}
 	var alive []proc.Proc
 	var err error
@@ -171,8 +171,9 @@ func TestTakeover(t *testing.T) {
 			r.exit(0)
 			b.noProcess()
 			j := b.show("talk")
-			if o := b.last(j); len(j.Attempts) != 2 || !o.Succeeded() || j.Job.Counted != 1 || j.Attempts[0].Session != j.Attempts[1].Session {
-				b.fatalf("want a second attempt of the session: %s", asJSON(t, j))
+			// A program that ends before it has read what it was told is begun once more.
+			if o := b.last(j); len(j.Attempts) < 2 || !o.Succeeded() || j.Job.Counted != 1 || j.Attempts[0].Session != j.Attempts[1].Session {
+				b.fatalf("want another attempt of the session: %s", asJSON(t, j))
 			}
 			b.content(b.applied(b.last(j))+"/by-hand", "of a person\n")
 		})
