@@ -17,7 +17,7 @@ func (t *Tree) empty(deadline time.Time, rep *Report) error {
 	for {
 		expired := !time.Now().Before(deadline)
 		inCgroup, cgErr := t.emptyCgroup(deadline, rep)
-		roots, walked, err := t.leftovers()
+		roots, walked, err := t.leftovers(true)
 		if walked {
 			rep.Walks++
 		}
@@ -79,7 +79,7 @@ func (t *Tree) goneWithLeader(rep *Report) bool {
 			}
 		}
 	}
-	strays, walked, err := t.strays()
+	strays, walked, err := t.strays(false)
 	if walked {
 		rep.Walks++
 	}
@@ -104,7 +104,7 @@ func (t *Tree) isEmpty() {
 // askLeftovers sends SIGTERM to what has outlived the leader and waits until it is gone or the deadline has passed. What it
 // cannot reach is for the kill that follows.
 func (t *Tree) askLeftovers(deadline time.Time, rep *Report) {
-	left, walked, err := t.leftovers()
+	left, walked, err := t.leftovers(false)
 	if walked {
 		rep.Walks++
 	}
@@ -172,8 +172,8 @@ func (t *Tree) emptyCgroup(deadline time.Time, rep *Report) (bool, error) {
 	return true, err
 }
 
-// leftovers lists the roots of what lives of the tree: its leader, and orphans.
-func (t *Tree) leftovers() (roots []ProcInfo, walked bool, err error) {
+// leftovers lists the roots of what lives of the tree: its leader, and orphans. kill is for strays.
+func (t *Tree) leftovers(kill bool) (roots []ProcInfo, walked bool, err error) {
 	select {
 	case <-t.exited:
 	default:
@@ -182,7 +182,7 @@ func (t *Tree) leftovers() (roots []ProcInfo, walked bool, err error) {
 			roots = append(roots, p)
 		}
 	}
-	strays, walked, err := t.strays()
+	strays, walked, err := t.strays(kill)
 	return append(roots, strays...), walked, err
 }
 
@@ -192,7 +192,7 @@ func (t *Tree) ghost(left []Proc, err error) error {
 	for _, p := range left {
 		named[p.Pid] = true
 	}
-	roots, _, _ := t.leftovers()
+	roots, _, _ := t.leftovers(false)
 	if t.sys.cg.dir != "" {
 		roots = append(roots, t.sys.cg.procs()...)
 	}

@@ -174,7 +174,8 @@ func (h *Host) reapLoop() {
 		case <-h.quit:
 			return
 		}
-		h.reap()
+		for h.reap() {
+		}
 	}
 }
 

@@ -60,7 +60,7 @@ func (h *Host) open() error {
 	}
 	h.sys.inherited = make(map[Proc]bool)
 	h.mu.Lock()
-	orphans, _, err := h.orphansLocked()
+	orphans, _, err := h.orphansLocked(nil)
 	h.mu.Unlock()
 	if err != nil {
 		return err

@@ -3,6 +3,8 @@ package proc
 import (
 	"os"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
 // identify adds to p what it takes another read to know: the run that the process is of.
@@ -102,12 +104,22 @@ func (t *Tree) noteMembers(rep *Report) {
 	}
 }
 
-// strays lists the living orphans that must go when t is emptied, and whether that took a walk.
-func (t *Tree) strays() (out []ProcInfo, walked bool, err error) {
+// strays lists the living orphans that must go when t is emptied, and whether that took a walk. With kill the group of its
+// leader is killed if the remains of a member are met: what forks without end may be gone each time that it is looked at.
+func (t *Tree) strays(kill bool) (out []ProcInfo, walked bool, err error) {
 	h := t.host
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	orphans, walked, err := h.orphansLocked()
+	var dead func(*ProcInfo)
+	if c := h.started[t.pid]; kill && (c == nil || c.tree == t) {
+		dead = func(p *ProcInfo) {
+			// While they are not reaped, no other group can have the number.
+			if p.PGid == t.pid && p.Start >= t.start {
+				_ = unix.Kill(-t.pid, unix.SIGKILL)
+			}
+		}
+	}
+	orphans, walked, err := h.orphansLocked(dead)
 	for _, p := range orphans {
 		if p = h.identify(p); h.strayLocked(p, t) {
 			out = append(out, p)

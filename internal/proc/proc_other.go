@@ -43,7 +43,7 @@ func sysProcAttr(s *Spec) *syscall.SysProcAttr {
 
 func (h *Host) open() error  { return nil }
 func (h *Host) close() error { return nil }
-func (h *Host) reap()        {}
+func (h *Host) reap() bool   { return false }
 
 func (h *Host) fork(t *Tree, path string, argv []string, attr *os.ProcAttr) error {
 	p, err := os.StartProcess(path, argv, attr)

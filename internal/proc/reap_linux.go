@@ -79,20 +79,25 @@ func peek() (pid int, err error) {
 // awaitLeader has nothing to do: the reaper meets every child that has exited.
 func (h *Host) awaitLeader(*Tree, *child) {}
 
-// reap takes away the remains of leaders and orphans, one by one and by pid. The exit of a helper is left to its waiter,
-// who kicks the reaper when done, since others may stand behind it. Leaders do not wait for that.
-func (h *Host) reap() {
+// reapBatch bounds how many remains are taken away at a time. Those of a program that forks without end come as fast as they
+// go, and who is to stop it must have its turn.
+const reapBatch = 256
+
+// reap takes away the remains of leaders and orphans, one by one and by pid, at most reapBatch of them, and reports whether
+// there may be more. The exit of a helper is left to its waiter, who kicks the reaper when done, since others may stand behind
+// it. Leaders do not wait for that.
+func (h *Host) reap() (more bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for {
+	for range reapBatch {
 		pid, err := peek()
 		if err != nil || pid == 0 {
-			return
+			return false
 		}
 		switch c := h.started[pid]; {
 		case c == nil:
 			if !reapOne(pid) {
-				return
+				return false
 			}
 		case c.tree == nil:
 			for pid, c := range h.started {
@@ -100,11 +105,12 @@ func (h *Host) reap() {
 					c.tree.reapLeader(c)
 				}
 			}
-			return
+			return false
 		default:
 			c.tree.reapLeader(c)
 		}
 	}
+	return true
 }
 
 func reapOne(pid int) bool {
@@ -113,12 +119,12 @@ func reapOne(pid int) bool {
 }
 
 // orphansLocked lists the living children of this process that it did not start, and whether that took a walk of /proc.
-// The remains of dead ones are reaped on the way.
+// The remains of dead ones are reaped on the way; dead, which may be nil, sees them before.
 //
 // A finding of none is exact, since mu is held: an orphan stays in the kernel's list until it is reaped, which takes mu, and a process
 // that becomes an orphan during the listing does so because its parent died. If that parent was an orphan itself, it is
 // found as a zombie and the listing is repeated; if not, the orphan that both descend from is found instead.
-func (h *Host) orphansLocked() (orphans []ProcInfo, walked bool, err error) {
+func (h *Host) orphansLocked(dead func(*ProcInfo)) (orphans []ProcInfo, walked bool, err error) {
 	for {
 		if _, err := peek(); errors.Is(err, unix.ECHILD) {
 			return nil, walked, nil
@@ -143,6 +149,9 @@ func (h *Host) orphansLocked() (orphans []ProcInfo, walked bool, err error) {
 			case p.alive():
 				orphans = append(orphans, p)
 			default:
+				if dead != nil {
+					dead(&p)
+				}
 				again = reapOne(pid) || again
 			}
 		}

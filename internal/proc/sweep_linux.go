@@ -142,7 +142,7 @@ func procs(infos []ProcInfo) []Proc {
 func (h *Host) matching(match func(ProcInfo) bool) ([]ProcInfo, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	orphans, _, err := h.orphansLocked()
+	orphans, _, err := h.orphansLocked(nil)
 	var out []ProcInfo
 	for _, p := range orphans {
 		p = h.identify(p)
