@@ -132,9 +132,9 @@ func TestRealLeadIsCancelled(t *testing.T) {
 		b.helpers(kind, "a")
 		b.play("helper-a", scriptmodel.Play(scriptmodel.Run("sleep "+b.nap()), scriptmodel.Say("Never reached.")))
 		b.play("lead", scriptmodel.Play(submitCall("a", ""), scriptmodel.Call("wait_jobs", `{}`), scriptmodel.Say("Never reached.")))
-		r := b.start("run", b.jobs(b.task("lead", kind, "lead", obj{"capabilities": []string{"read", "scheduler"}})))
+		r := b.start("run", b.jobs(b.task("lead", kind, "lead", obj{"capabilities": []string{"read", "run_commands", "scheduler"}})))
 		r.await("its job works", func(u *api.Update) bool {
-			return u.Name == "lead.part-a" && u.Event != nil && u.Event.Kind == job.EventSession
+			return u.Name == "lead.part-a" && u.Event != nil && u.Event.Kind == job.EventCommand
 		})
 		if out, errs, code := b.command("cancel", "lead"); code != 0 {
 			b.fatalf("cancel: exit code %d\n%s%s", code, out, errs)
