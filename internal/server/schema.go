@@ -33,7 +33,9 @@ func enumerations() map[reflect.Type][]any {
 		reflect.TypeFor[job.Strategy]():        anyOf(job.Strategies()),
 		reflect.TypeFor[job.RestartType]():     anyOf(job.RestartTypes()),
 		reflect.TypeFor[job.Kept]():            {job.KeptFresh, job.KeptBefore, job.KeptRefused},
-		reflect.TypeFor[api.RunGrantKind]():    {api.GrantNetwork},
+		reflect.TypeFor[api.RunGrantKind]():    anyOf(api.RunGrantKinds()),
+		reflect.TypeFor[api.MessageState]():    anyOf(api.MessageStates()),
+		reflect.TypeFor[api.QuestionState]():   anyOf(api.QuestionStates()),
 		reflect.TypeFor[api.RunGrantScope]():   anyOf(api.RunGrantScopes()),
 		reflect.TypeFor[api.SubjectKind]():     {api.WorkerSubject, api.AgentSubject, api.TenantSubject},
 	}
