@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/agentsched/agentsched/api"
 	"github.com/agentsched/agentsched/client"
+	"github.com/agentsched/agentsched/internal/jsoncheck"
 )
 
 // Bounds of a handler.
@@ -109,7 +109,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	inner := r.WithContext(ctx)
 	if r.Method == http.MethodPost {
 		body := bufio.NewReader(http.MaxBytesReader(w, r.Body, MaxBody))
-		if isBatch(body) { // whose answers could be as many as it likes, all of them in memory at once
+		if jsoncheck.IsList(body) { // whose answers could be as many as it likes, all of them in memory at once
 			refuse(w, http.StatusBadRequest, "bad_request", "a request has one message, as the protocols from 2025-06-18 on have it: send them one by one")
 			return
 		}
@@ -118,17 +118,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	inner.Header = r.Header.Clone()
 	inner.Header.Set("Authorization", "Bearer known")
 	h.inner.ServeHTTP(&problems{ResponseWriter: w}, inner)
-}
-
-// isBatch reports whether a request has a list of messages.
-func isBatch(body *bufio.Reader) bool {
-	for {
-		next, err := body.Peek(1)
-		if err != nil || !bytes.Contains([]byte(" \t\r\n"), next) {
-			return err == nil && next[0] == '['
-		}
-		_, _ = body.Discard(1) // it was peeked
-	}
 }
 
 // problems turns the texts by which the library refuses requests into problems, as all routes answer.

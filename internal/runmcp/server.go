@@ -2,7 +2,6 @@ package runmcp
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/time/rate"
+
+	"github.com/agentsched/agentsched/internal/jsoncheck"
 )
 
 // Name is what the server is called in the configuration of a run's program.
@@ -68,24 +69,13 @@ func New(c Config) http.Handler {
 			return
 		}
 		body := bufio.NewReader(http.MaxBytesReader(w, r.Body, maxRequest))
-		if isBatch(body) { // whose answers could be as many as it likes, all of them in memory at once
+		if jsoncheck.IsList(body) { // whose answers could be as many as it likes, all of them in memory at once
 			http.Error(w, "a request has one message: send them one by one", http.StatusBadRequest)
 			return
 		}
 		r.Body = io.NopCloser(body)
 		serve.ServeHTTP(w, r)
 	})
-}
-
-// isBatch reports whether a request has a list of messages, as protocols before 2025-06-18 know them.
-func isBatch(body *bufio.Reader) bool {
-	for {
-		next, err := body.Peek(1)
-		if err != nil || !bytes.Contains([]byte(" \t\r\n"), next) {
-			return err == nil && next[0] == '['
-		}
-		_, _ = body.Discard(1) // it was peeked
-	}
 }
 
 // tools are those of a request.

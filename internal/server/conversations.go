@@ -57,9 +57,7 @@ func words(bad *invalid, field, text string, required bool) {
 func (j jobs) tell(ctx context.Context, e *queue.Entry, in *api.Say) (api.Said, error) {
 	bad := &invalid{}
 	words(bad, "body.text", in.Text, true)
-	if in.ID != "" && !scheduler.ValidMessageID(in.ID) {
-		bad.add("body.id", "is %q, want 1 to 100 of a-z A-Z 0-9 . _ -", in.ID)
-	}
+	messageID(bad, in.ID)
 	if err := bad.or(); err != nil {
 		return api.Said{}, err
 	}
@@ -70,9 +68,7 @@ func (j jobs) tell(ctx context.Context, e *queue.Entry, in *api.Say) (api.Said, 
 func (j jobs) fork(ctx context.Context, e *queue.Entry, in *api.Fork) (api.Said, error) {
 	bad := &invalid{}
 	words(bad, "body.text", in.Text, true)
-	if in.ID != "" && !scheduler.ValidMessageID(in.ID) {
-		bad.add("body.id", "is %q, want 1 to 100 of a-z A-Z 0-9 . _ -", in.ID)
-	}
+	messageID(bad, in.ID)
 	if in.Name != "" {
 		if err := job.ValidName(string(in.Name)); err != nil {
 			bad.add("body.name", "%v", err)
@@ -83,6 +79,13 @@ func (j jobs) fork(ctx context.Context, e *queue.Entry, in *api.Fork) (api.Said,
 	}
 	in.By = j.by(ctx, in.By)
 	return j.sched.Conversations.Fork(ctx, e.ID, *in)
+}
+
+// messageID checks by which id something is said; "" is none.
+func messageID(bad *invalid, id string) {
+	if id != "" && !scheduler.ValidMessageID(id) {
+		bad.add("body.id", "is %q, want 1 to 100 of a-z A-Z 0-9 . _ -", id)
+	}
 }
 
 // by returns under which name something is recorded.
@@ -109,9 +112,7 @@ func (j jobs) takeOver(ctx context.Context, e *queue.Entry, in *api.Takeover) (a
 func (j jobs) handBack(ctx context.Context, e *queue.Entry, in *api.Handback) (api.HandedBack, error) {
 	bad := &invalid{}
 	words(bad, "body.text", in.Text, false)
-	if in.ID != "" && !scheduler.ValidMessageID(in.ID) {
-		bad.add("body.id", "is %q, want 1 to 100 of a-z A-Z 0-9 . _ -", in.ID)
-	}
+	messageID(bad, in.ID)
 	if err := bad.or(); err != nil {
 		return api.HandedBack{}, err
 	}
